@@ -27,7 +27,7 @@ QUICK_TESTS := tests/test_layers.py tests/test_modules_page.py tests/test_public
 	tests/protocols/gearman/test_admin.py tests/net/test_operations.py tests/net/test_job_operations.py
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check lint types unit torture example simulate fuzz bench bench-docs bench-peers format diagram settings verbs modules quick screenshots interop clean peers compiled pure
+.PHONY: help run test check lint types unit torture example simulate fuzz bench bench-docs bench-peers format diagram settings verbs modules reference quick screenshots soak-dashboard interop clean peers compiled pure
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -104,8 +104,14 @@ verbs: $(STAMPS)/developing ## write docs/verbs.md from the table of operator ve
 modules: $(STAMPS)/developing ## draw the pictures of modules in docs/modules.md from the imports
 	$(BIN)/python scripts/write-modules-page
 
-screenshots: $(STAMPS)/developing peers ## make the pictures of the dashboard in docs/images, with the tests that look at it
-	WRITE_SCREENSHOTS=1 $(BIN)/pytest tests/dashboard/test_browser.py -k 'every_view or first_run'
+reference: $(STAMPS)/developing ## write docs/reference from the source
+	$(BIN)/python scripts/write-reference-pages
+
+screenshots: $(STAMPS)/developing peers ## make the pictures of the dashboard in docs/images, and those that tests compare with, anew
+	WRITE_SCREENSHOTS=1 $(BIN)/pytest tests/dashboard/test_browser.py -k 'every_view or first_run or look_as_before'
+
+soak-dashboard: $(STAMPS)/compiled peers ## watch the heap and the frames of the task stream beside 5,000 jobs a second for MINUTES (10)
+	$(ON_COMPILED) $(BIN)/python -m bench.dashboard_soak --minutes $(or $(MINUTES),10)
 
 interop: $(STAMPS)/developing peers ## try every submitter with every worker, and write docs/interop.md from what was found
 	WRITE_INTEROP=1 $(BIN)/pytest tests/matrix
@@ -131,8 +137,10 @@ peers: ## install the real programs that the tests talk to
 	@test -d tests/interop/node/node_modules/openapi-typescript || \
 		npm ci --silent --no-audit --no-fund --ignore-scripts --prefix tests/interop/node
 	@command -v chromium >/dev/null || scripts/install-packages chromium fonts-dejavu-core
+	@test -e /usr/share/fonts/truetype/dejavu/DejaVuSans.ttf || scripts/install-packages fonts-dejavu-core
 	@command -v nginx >/dev/null || test -x /usr/sbin/nginx || scripts/install-packages nginx-light
-	@test -d tests/dashboard/browser/node_modules/playwright-core || \
+	@test -e /usr/lib/nginx/modules/ngx_stream_module.so || scripts/install-packages libnginx-mod-stream
+	@test -d tests/dashboard/browser/node_modules/lighthouse || \
 		npm ci --silent --no-audit --no-fund --ignore-scripts --prefix tests/dashboard/browser
 
 clean: ## remove what the other targets made

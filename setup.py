@@ -36,6 +36,7 @@ MODULES = (
     "net/payload_reads",
     "net/staged_changes",
     "net/tcp",
+    "net/tcp_connection",
     "net/zmtp",
     "numbers",
     "states",

@@ -428,10 +428,10 @@ def measure_maps(options: argparse.Namespace) -> None:
 
 def round_of_losses(folder: Path, stores: Sequence[str] = STORES) -> Iterator[tuple[str, float]]:
     for store in stores:
-        with running_server(store, folder) as server, ExitStack() as house:
+        with running_server(store, folder) as server, ExitStack() as resources:
             options = ("--slots", "1", "--functions", "outlive_a_worker")
             for _ in range(2):
-                house.enter_context(running_worker(server, *options))
+                resources.enter_context(running_worker(server, *options))
             job = server.tasks.outlive_a_worker.submit()
             update = next(iter(job.updates()))
             deadline = time.monotonic() + PATIENCE_SECONDS

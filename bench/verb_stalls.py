@@ -1,7 +1,7 @@
 """How long does each verb of operators keep the event loop from other work, with very many jobs?
 
-    python -m bench.verb_stalls [--jobs 1000000] [--queues 1] [--keys 0] [--store sqlite:] [--store memory:]
-                                [--only graph,events]
+    python -m bench.verb_stalls [--jobs 1000000] [--queues 1] [--keys 0] [--workers 0] [--store sqlite:]
+                                [--store memory:] [--only graph,events]
 
 Makes a hub in this process with so many jobs, half of them queued and half of them finished as far as the store keeps
 them, uses each verb, and notes the longest that one callback of the event loop took.  That is how long every peer
@@ -28,6 +28,7 @@ from switchgear.protocols.http.feed_topics import FeedTopic, JobTopic, OverviewT
 from switchgear.protocols.pending_read import Step
 from switchgear.storage.open import open_store
 from switchgear.telemetry import Telemetry
+from switchgear.testing.recording_peer import RecordingPeer
 from switchgear.verbs.live_answers import FUNCTION_COLUMNS, WORKER_COLUMNS
 
 BATCH = 1_000
@@ -60,14 +61,15 @@ class Watch:
 class Stage:
     """A hub with many jobs, and its operator."""
 
-    def __init__(self, hub: Hub, jobs: int, queues: int, keys: int) -> None:
+    def __init__(self, hub: Hub, jobs: int, queues: int, keys: int, workers: int) -> None:
         self.hub = hub
         self.keys = keys
+        self.workers = workers
         self.jobs = jobs
         self.operations = Operations(hub, "H:bench:")
         hub.operator = self.operations.in_steps
         hub.watcher = self.operations.live_rows.in_steps
-        self.functions = [Function(b"f%d" % number) for number in range(100)]
+        self.functions = [Function(b"f%d" % number) for number in range(100)]  # of jobs that have ended
         self.queues = queues
 
     async def fill(self) -> None:
@@ -86,6 +88,21 @@ class Stage:
                 name = b"f%d" % (5 + number % self.queues)
                 options = SubmitOptions(key=b"k%d" % (number % self.keys)) if self.keys else None
                 engine.submit(name, b"u%d" % number, b"payload", NORMAL, Delivery.HANDLE, None, options)
+            await self.hub.flush()
+            self.hub.commits.start()
+            await self.hub.flush()
+
+    async def hire(self) -> None:
+        """Half of the workers run a job of a function with keys, and the others sleep."""
+        engine = self.hub.engine
+        for first in range(0, self.workers, BATCH):
+            self.hub.begin_turn()
+            for number in range(first, min(first + BATCH, self.workers)):
+                function = engine.function_named(b"f5" if number % 2 else b"f1")
+                worker = engine.add_worker(RecordingPeer(), "gearman", b"w%d" % number)
+                engine.can_do(worker, function)
+                if engine.take(worker) is None:
+                    engine.sleep(worker)
             await self.hub.flush()
             self.hub.commits.start()
             await self.hub.flush()
@@ -202,20 +219,26 @@ class Stage:
             ("cancel", {"handle": last}),
             ("limit", {"function": "f4", "concurrency": 3}),
             ("limit", {"function": "f5", "key_concurrency": 3}),
+            ("keys", {"function": "f5"}),
+            ("graph", {"function": "f5"}),
             ("limit", {"function": "f5", "key_concurrency": 2}),
             ("limit", {"function": "f5", "fair": True}),
-            ("limit", {"function": "f5", "key_concurrency": 0, "fair": False}),
+            ("limit", {"function": "f5", "key_rate": [1, 3600]}),
+            ("limit", {"function": "f5", "key_concurrency": 0, "fair": False, "key_rate": 0}),
         ]
 
 
-async def measure(url: str, jobs: int, queues: int, keys: int, only: frozenset[str] = frozenset()) -> None:
+async def measure(
+    url: str, jobs: int, queues: int, keys: int, workers: int, only: frozenset[str] = frozenset()
+) -> None:
     watch = Watch()
     store = open_store(url)
     hub = Hub(Engine(EngineSettings(functions=0)), store, SystemClock(), Telemetry(time.monotonic))
     await hub.load()
-    stage = Stage(hub, jobs, queues, keys)
+    stage = Stage(hub, jobs, queues, keys, workers)
     began = time.monotonic()
     await stage.fill()
+    await stage.hire()
     print(f"\n{url.partition(':')[0]}: {jobs:,} jobs, made in {time.monotonic() - began:.0f} s\n")
     freeze_existing_objects()  # as the server does
     watch.begin()
@@ -261,6 +284,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1_000_000)
     parser.add_argument("--queues", type=int, default=90, help="functions that share the queued jobs")
     parser.add_argument("--keys", type=int, default=0, help="keys that share the queued jobs; 0: jobs without a key")
+    parser.add_argument("--workers", type=int, default=0, help="half of them run a job, and half of them sleep")
     parser.add_argument("--store", action="append")
     parser.add_argument("--only", default="", help="these verbs, with commas between; events: the live feed")
     options = parser.parse_args()
@@ -268,7 +292,7 @@ def main() -> None:
         for store in options.store or ["memory:", "sqlite:"]:
             url = f"sqlite:{directory}/jobs.db" if store == "sqlite:" else store
             only = frozenset(options.only.split(",")) - {""}
-            asyncio.run(measure(url, options.jobs, options.queues, options.keys, only))
+            asyncio.run(measure(url, options.jobs, options.queues, options.keys, options.workers, only))
 
 
 if __name__ == "__main__":

@@ -6,13 +6,15 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from tests.protocols.http.house import request
+from tests.protocols.http.harness import request
 from tests.support.wire import Kind
 from tests.support.wire import request as packet
 
+from fuzz.access import TOKENS
 from switchgear.protocols.http.routes import ROUTES
+from switchgear.verbs.access import Role
 
-__all__ = ["gearmand_http_scripts", "http_scripts", "http_streams"]
+__all__ = ["gearmand_http_scripts", "http_access_scripts", "http_scripts", "http_streams"]
 
 Said = tuple[str, str, Any]
 
@@ -85,6 +87,33 @@ def http_scripts() -> Iterator[list[Said]]:
     yield [
         ("a", "SEND", request("POST", "/v1/jobs", json.dumps({"function": "f"}).encode(), {"Expect": "100-continue"}))
     ]
+
+
+def http_access_scripts() -> Iterator[list[Said]]:
+    """Conversations with a server that demands identities, and hides the passwords in payloads."""
+    tokens = {role: {"Authorization": f"Bearer {token.decode()}"} for role, token in TOKENS.items()}
+    for given in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "Basic dG9rLWFkbWlu"}, *tokens.values()):
+        said: list[Said] = []
+        for route in ROUTES:
+            target = target_of(route.path)
+            body = BODIES.get(target, b"" if route.method in ("POST", "PUT") else None)
+            said.append(("a", "SEND", request(route.method, target, body, {**given, "Switchgear-Attempt": "1"})))
+        for start in range(0, len(said), 20):
+            yield said[start : start + 20]
+    payload = b'{"user": "a", "login": [{"password": 1}]}'
+    submit = request("POST", "/v1/functions/f/jobs", payload, tokens[Role.SUBMIT])
+    take = request("POST", "/v1/functions/f/take?lease=5", b"", tokens[Role.WORK])
+    result = request("PUT", "/v1/jobs/1/result", payload, {**tokens[Role.WORK], "Switchgear-Attempt": "1"})
+    for role in (Role.READ, Role.SUBMIT, Role.ADMIN):
+        targets = ("1?contents=1", "1/payload", "1/result", "1/events")
+        look = b"".join(request("GET", f"/v1/jobs/{target}", None, tokens[role]) for target in targets)
+        search = request("GET", "/v1/jobs?q=user", None, tokens[role])
+        wait = request("POST", "/v1/jobs/wait", b'{"jobs": [{"handle": "H:t:1"}]}', tokens[role])
+        yield [("a", "SEND", submit), ("b", "SEND", take + result), ("c", "SEND", search + wait + look)]
+        yield [("a", "SEND", submit), ("c", "SEND", look), ("b", "SEND", take), ("b", "SEND", result)]
+    session = request("POST", "/v1/session", b"", tokens[Role.OPERATE])
+    cookie = request("DELETE", "/v1/session", None, {"Cookie": "switchgear_session=c", "Origin": "http://localhost"})
+    yield [("a", "SEND", session + cookie + request("GET", "/v1/session"))]
 
 
 def gearmand_http_scripts() -> Iterator[list[Said]]:

@@ -40,8 +40,8 @@ def ours(data: bytes, *, in_pieces: bool) -> tuple[list[Read], str, bool]:
     return found, "" if failure is None else failure.code, is_over
 
 
-def theirs(data: bytes) -> tuple[list[Read], bool]:
-    """The same as h11 reads it, and whether it found an error."""
+def theirs(data: bytes) -> tuple[list[Read], str]:
+    """The same as h11 reads it, and the error that it found."""
     connection: Any = h11.Connection(h11.SERVER, max_incomplete_event_size=10 * HEAD_BYTES)
     connection.receive_data(data)
     found: list[Read] = []
@@ -49,8 +49,8 @@ def theirs(data: bytes) -> tuple[list[Read], bool]:
     while True:
         try:
             event = connection.next_event()
-        except h11.RemoteProtocolError:
-            return found, True
+        except h11.RemoteProtocolError as error:
+            return found, str(error)
         if isinstance(event, h11.Request):
             method, target, body = event.method.decode(), event.target, b""
         elif isinstance(event, h11.Data):
@@ -60,21 +60,41 @@ def theirs(data: bytes) -> tuple[list[Read], bool]:
             connection.send(h11.Response(status_code=200, headers=[("Content-Length", "0")]))
             connection.send(h11.EndOfMessage())
             if connection.our_state is not h11.DONE or connection.their_state is not h11.DONE:
-                return found, False
+                return found, ""
             connection.start_next_cycle()
         else:
-            return found, False
+            return found, ""
 
 
 def run_http(data: bytes) -> Hashable:
     found, code, is_over = ours(data, in_pieces=False)
     must((found, code, is_over) == ours(data, in_pieces=True), "in pieces, something else is read", found)
-    others, has_failed = theirs(data)
-    both = min(len(found), len(others))
-    must(found[:both] == others[:both], "h11 reads other requests", found, others)
-    if len(found) > len(others) and has_failed:
-        must(is_only_h11_that_refuses(data), "h11 refuses what is taken here", found, others)
+    compare_with_h11(data, found)
     return len(found) > 2, code, tuple(method for method, _, _ in found[:2])
+
+
+def compare_with_h11(data: bytes, found: list[Read]) -> None:
+    """h11 reads the same requests, up to an error; after one that it alone refuses, it is asked to go on."""
+    while found:
+        others, error = theirs(data)
+        both = min(len(found), len(others))
+        must(found[:both] == others[:both], "h11 reads other requests", found, others)
+        if len(found) <= len(others) or not error:
+            return
+        ends = [0, *ends_of_requests(data, both + 1)]
+        must(is_only_h11_that_refuses(data[ends[both] : ends[both + 1]], error), error, found, others)
+        data, found = data[ends[both + 1] :], found[both + 1 :]
+
+
+def ends_of_requests(data: bytes, count: int) -> list[int]:
+    """Where the first requests end."""
+    decoder = RequestDecoder(HeadCache(), BODY_BYTES)
+    ends: list[int] = []
+    for position in range(len(data)):
+        ends += [position + 1 for request in decoder.feed(data[position : position + 1]) if not request.is_announced]
+        if len(ends) >= count:
+            break
+    return ends
 
 
 def check_http(connections: list[bytes]) -> None:
@@ -111,11 +131,13 @@ def without_chunks(data: bytes) -> bytes:
     return data
 
 
-def is_only_h11_that_refuses(data: bytes) -> bool:
-    """h11 wants a Host from clients of version 1.1, which here is asked for later and refused with a better text; it
-    takes no empty lines ahead of a request but one, and no obsolete bytes in headers."""
-    head = data.lower()
-    return b"host:" not in head or b"\r\n\r\n" in head or any(byte > 126 for byte in data)
+def is_only_h11_that_refuses(request: bytes, error: str) -> bool:
+    """Whether h11 refuses a request for one of two reasons: it wants a Host from clients of version 1.1, which here is
+    asked for later and refused with a better text; and it takes no empty lines ahead of a request."""
+    head = request.partition(b"\r\n\r\n")[0].lower()
+    if error == "Missing mandatory Host: header":
+        return b"\r\nhost:" not in head and b" http/1.1" in head
+    return error == "no request line received" and request.startswith(b"\r\n")
 
 
 HTTP_WORDS: Final = (

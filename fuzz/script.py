@@ -19,7 +19,19 @@ from fuzz.target import must
 from switchgear.protocols.dwork import long_requests
 from switchgear.protocols.dwork import session as dwork_session
 
-__all__ = ["HURRIED", "KEEPS", "LITTLE_MEMORY", "Action", "Heard", "Played", "Script", "play", "step", "written_script"]
+__all__ = [
+    "HURRIED",
+    "KEEPS",
+    "LITTLE_MEMORY",
+    "PEERS",
+    "Action",
+    "Heard",
+    "Played",
+    "Script",
+    "play",
+    "step",
+    "written_script",
+]
 
 MOST_STEPS: Final = 60
 PEERS: Final = 4
@@ -113,6 +125,9 @@ class Played(NamedTuple):
     counts: dict[str, int]  # of events
     has_been_due: bool  # something happened by itself behind a piece of a stream, and not when time passed
     has_hung_up: bool  # the server has closed a connection because of what a peer has sent
+    jobs: int  # how many were submitted, about
+    functions: set[bytes]  # for which there were jobs after some step
+    schedules: int
 
 
 def play(script: Script, places: tuple[str, ...], *, in_pieces: bool) -> Played:
@@ -132,6 +147,8 @@ def play(script: Script, places: tuple[str, ...], *, in_pieces: bool) -> Played:
             raise_first()
             server.check()
         heard = [peer.everything_heard() for peer in peers]
+        jobs = server.engine.next_job_id - 1
+        schedules = len(server.engine.schedules)
         for peer in peers:
             if isinstance(peer, StreamPeer):
                 await peer.leave()
@@ -139,7 +156,7 @@ def play(script: Script, places: tuple[str, ...], *, in_pieces: bool) -> Played:
         await server.check_end()
         counts = dict(server.telemetry.counts)
         must(not counts.get("internal_error"), "a defect was caught", counts)
-        return Played(heard, counts, server.has_been_due, server.has_hung_up)
+        return Played(heard, counts, server.has_been_due, server.has_hung_up, jobs, server.functions, schedules)
 
     with caught_defects() as raise_first, small_steps(bool(script.mode & HURRIED)):
         result: Played = in_loop(run)

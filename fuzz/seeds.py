@@ -16,8 +16,10 @@ from tests.protocols.gearman_draft import transcript as draft
 from tests.protocols.gearmonkey import transcript as gearmonkey
 from tests.protocols.wmp import transcript as wmp
 
+from fuzz.access import TOKENS
 from fuzz.grammar import FRAMES, Part
-from fuzz.http_seeds import gearmand_http_scripts, http_scripts, http_streams
+from fuzz.http_client_target import CLIENT_ANSWERS
+from fuzz.http_seeds import gearmand_http_scripts, http_access_scripts, http_scripts, http_streams
 from fuzz.row_targets import row_written
 from fuzz.script import HURRIED, KEEPS, LITTLE_MEMORY, Action, step, written_script
 from fuzz.target import Target
@@ -32,6 +34,7 @@ from switchgear.protocols.wmp.codec import encode as encode_wmp
 from switchgear.storage.sqlite_rows import job_row
 from switchgear.storage.sqlite_schedules import schedule_row
 from switchgear.timetable import Cron, Every
+from switchgear.verbs.access import Role
 
 __all__ = ["seeds_of"]
 
@@ -184,8 +187,8 @@ def wmp_conversations() -> Iterator[list[Said]]:
     for transcript in transcripts(wmp.FOLDER, wmp.load):
         player = wmp.Player(transcript.settings)
         said: list[Said] = []
-        send = player.house.router.send
-        submit = player.house.submit
+        send = player.harness.router.send
+        submit = player.harness.submit
 
         def record_send(*message: bytes, said: list[Said] = said, send: Any = send) -> None:
             said.append((message[0].decode("latin-1"), "SEND", framed(*message[1:])))
@@ -197,8 +200,8 @@ def wmp_conversations() -> Iterator[list[Said]]:
             said.append(("submitter", "SEND", request(Packet.SUBMIT_JOB_BG, function.encode(), b"", payload)))
             return submit(function, payload, *rest)
 
-        vars(player.house.router)["send"] = record_send
-        vars(player.house)["submit"] = record_submit
+        vars(player.harness.router)["send"] = record_send
+        vars(player.harness)["submit"] = record_submit
         for line in transcript.lines:
             player.perform(line)
             if line.startswith("pass "):
@@ -472,7 +475,11 @@ _MAKERS: Final[dict[str, Callable[[], Iterator[bytes] | list[bytes]]]] = {
     "pingpong-session": lambda: PINGPONG,
     "pingpong-client": lambda: PINGPONG_HEARS,
     "http-codec": http_streams,
+    "http-client": lambda: list(CLIENT_ANSWERS),
     "http-session": lambda: chain.from_iterable(map(scripts, http_scripts())),
+    "gearman-access": lambda: guarded([*GEARMAN, *EXTRA_GEARMAN], gearman_greeting),
+    "gearmonkey-access": lambda: guarded(MONKEY, resp_greeting),
+    "http-access": lambda: chain.from_iterable(map(scripts, http_access_scripts())),
     "gearmand-http-session": lambda: chain.from_iterable(map(scripts, gearmand_http_scripts())),
     "zmtp-codec": frame_streams,
     "zmtp-peer": peer_streams,
@@ -482,6 +489,36 @@ _MAKERS: Final[dict[str, Callable[[], Iterator[bytes] | list[bytes]]]] = {
     "job-rows": job_rows,
     "schedule-rows": schedule_rows,
 }
+
+
+def guarded(conversations: Sequence[Sequence[Said]], greet: Callable[[bytes], bytes]) -> Iterator[bytes]:
+    """Conversations of peers that identify themselves as an administrator; and some as others, or as nobody."""
+    for number, conversation in enumerate(conversations):
+        yield from identified(conversation, greet(TOKENS[Role.ADMIN]))
+        others = [b"", greet(b"wrong"), *(greet(token) for token in TOKENS.values())]
+        yield from identified(conversation, others[number % len(others)])
+
+
+def identified(conversation: Sequence[Said], greeting: bytes) -> Iterator[bytes]:
+    """What peers say, each with a greeting at first."""
+    greeted: set[str] = set()
+    said: list[Said] = []
+    for who, what, data in conversation:
+        if what == "SEND" and who not in greeted:
+            greeted.add(who)
+            data = greeting + data
+        said.append((who, what, data))
+    return scripts(said)
+
+
+def gearman_greeting(token: bytes) -> bytes:
+    return request(Packet.AUTHENTICATE, token)
+
+
+def resp_greeting(token: bytes) -> bytes:
+    """Half of them by AUTH, and half by HELLO."""
+    words = [b"AUTH", token] if len(token) % 2 else [b"HELLO", b"2", b"AUTH", b"default", token]
+    return array([bulk(word) for word in words])
 
 
 def mixed(conversations: tuple[Sequence[Said], ...]) -> Iterator[bytes]:

@@ -12,18 +12,21 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from tests.net.house import ScriptedStore
+from tests.net.harness import ScriptedStore
 
+from fuzz.access import REDACTION, guarded_access
 from fuzz.loop import StillLoop, quiet
 from fuzz.row_targets import as_read
 from fuzz.target import must
+from switchgear.access.identities import OPEN_ACCESS
 from switchgear.config import Config, GearmanConfig, LimitsConfig, ListenUrl, ZeromqConfig
 from switchgear.engine.engine import Engine, EngineSettings
 from switchgear.model import FINAL_STATES, Function, Job, Schedule
 from switchgear.net.hub import Hub
 from switchgear.net.listeners import Listeners
 from switchgear.net.operations.dispatcher import Operations
-from switchgear.net.tcp import Connection, TcpListener
+from switchgear.net.tcp import TcpListener
+from switchgear.net.tcp_connection import Connection
 from switchgear.net.zmtp import ZmtpListener
 from switchgear.protocols.gearman.listener import GearmanSessionFactory
 from switchgear.protocols.gearmonkey.listener import GearMonkeySessionFactory
@@ -62,6 +65,7 @@ CONFIG: Final = Config(listen=tuple(URLS.values()), limits=LIMITS, gearman=Gearm
 HIGH_WATER_BYTES: Final = 65_536  # when a transport asks for a pause
 MEMORY_BYTES: Final = 400_000
 HURRIED_TURNS: Final = 2
+KEPT_SECONDS: Final = 120.0  # longer than the server keeps what nobody watches any more
 # No script of some kilobytes has more to say; a peer that makes the server say more has found a way to multiply.
 MOST_OUTPUT_BYTES: Final = 4_000_000
 
@@ -292,6 +296,7 @@ class FuzzServer:
         self.has_been_due = False
         self.has_hung_up = False  # because of what a peer has sent
         self.is_hurried = is_hurried  # steps follow each other while long requests are still being worked off
+        self.functions: set[bytes] = set()  # for which there were jobs
         self.clock = FakeClock()
         self.telemetry = Telemetry(loop.time)
         settings = EngineSettings(
@@ -311,6 +316,7 @@ class FuzzServer:
         self.listeners = Listeners(CONFIG, self.hub, PREFIX)
         http = self.listeners.factory("http")
         assert isinstance(http, HttpSessionFactory)
+        self._http = http
         self.http_workers = http.state.workers
         self.http_workers.run = operations.bulk.run = "fuzz"  # so that ids are always the same
         self._listeners: dict[str, TcpListener] = {}
@@ -340,17 +346,21 @@ class FuzzServer:
 
     def peer(self, where: str, number: int) -> StreamPeer | MessagePeer:
         """Somebody at this listener: the scheme of its URL, for PING/PONG with `/clients` or `/workers` behind it; or
-        `zmtp`, for one that speaks ZMTP byte by byte to the listener of dwork."""
-        scheme = where.partition("/")[0]
+        `zmtp`, for one that speaks ZMTP byte by byte to the listener of dwork.  With `/access` behind the scheme, the
+        listener demands identities."""
+        scheme, _, kind = where.partition("/")
         if scheme == "zmtp":
             return StreamPeer(self, self._zmtp_listener(), number)
         if scheme in ("gearman", "gearmonkey", "http", "gearmand-http"):
-            listener = self._listeners.get(scheme)
+            listener = self._listeners.get(where)
             if listener is None:
                 url = URLS[scheme]
                 make = self.listeners.tcp_sessions(url)
-                listener = self._listeners[scheme] = TcpListener(
-                    url, self.hub, LIMITS, make, self.listeners.tcp_listeners
+                access = guarded_access() if kind == "access" else OPEN_ACCESS
+                if where == "http/access":
+                    self._http.setups[-1].use_redaction(REDACTION)
+                listener = self._listeners[where] = TcpListener(
+                    url, self.hub, LIMITS, make, self.listeners.tcp_listeners, access
                 )
                 self.listeners.tcp_listeners.append(listener)
             return StreamPeer(self, listener, number)
@@ -416,6 +426,7 @@ class FuzzServer:
             raise error
         unstored = {id(job): job for job in (*hub.changes.unkept, *hub.changes.in_commit, *self.engine.changed)}
         check_engine(self.engine, unstored.values())
+        self.functions |= {job.function.name for job in self.engine.jobs.values()}
         self._check_memory()
         for listener in self._listeners.values():
             for connection in listener.connections:
@@ -456,6 +467,9 @@ class FuzzServer:
             "connections of those who left are listed",
         )
         must(memory.output_bytes == 0, "output is held for nobody", memory.output_bytes)
+        if memory.subscription_bytes:  # what was watched is kept for a moment, for viewers that come back
+            await self.pass_time(KEPT_SECONDS)
+            await quiet(self.loop)
         must(memory.subscription_bytes == 0, "subscriptions of nobody", memory.subscription_bytes)
         if not self.hub.long_operations:
             must(memory.input_bytes == 0, "input is held of nobody", memory.input_bytes)

@@ -7,12 +7,14 @@ is answered like one that comes whole; and every answer is a whole message of it
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable
 from functools import partial
 from typing import Any, Final
 
 from tests.support.resp_wire import split_replies
 
+from fuzz.access import TOKENS
 from fuzz.grammar import (
     DRAFT_PACKETS,
     FRAMES,
@@ -30,7 +32,7 @@ from fuzz.grammar import (
 )
 from fuzz.http_targets import HTTP_WORDS, check_http
 from fuzz.message_codecs import DWORK_WORDS, WMP_WORDS
-from fuzz.script import Heard, Played, Script, play
+from fuzz.script import PEERS, Heard, Played, Script, play
 from fuzz.stream_codecs import GEARMAN_WORDS, RESP_TOKENS
 from fuzz.target import Target, must
 from fuzz.zmtp_targets import ZMTP_WORDS
@@ -39,6 +41,7 @@ from switchgear.protocols.gearman.codec import FOREIGN_MAGIC, RESPONSE, GearmanD
 from switchgear.protocols.gearman_draft.codec import DraftDecoder
 from switchgear.protocols.wmp.codec import decode as decode_wmp
 from switchgear.protocols.zmtp.codec import COMMAND, MORE, Frame, FrameDecoder
+from switchgear.verbs.access import Role
 
 __all__ = ["SESSIONS"]
 
@@ -69,11 +72,24 @@ def run_script(places: tuple[str, ...], data: bytes) -> Hashable:
     heard, counts = played.heard, played.counts
     for place, each in zip(places, heard):
         READABLE[place](each)
+    if all(place.endswith("/access") for place in places):
+        check_access(script, played)
     if script.is_the_same_in_pieces and not played.has_been_due and not any(word in data for word in DEPENDS_ON_PIECES):
         others = play(script, places, in_pieces=True)
         is_alike = comparable(places, heard) == comparable(places, others.heard)
         must(is_alike or is_cut_short(places, played), "in pieces, something else is answered", heard, others.heard)
     return tuple((name, min(count, 3)) for name, count in sorted(counts.items())), sum(map(len, heard))
+
+
+def check_access(script: Script, played: Played) -> None:
+    """Without the token of somebody who may, nobody has submitted a job or declared a schedule."""
+    sent = [b"".join(step.data for step in script.steps if step.peer == peer) for peer in range(PEERS)]
+    given = {role for role, token in TOKENS.items() if any(token in data for data in sent)}
+    if not given & {Role.OPERATE, Role.WORK, Role.ADMIN}:
+        must(not played.schedules, "a schedule of somebody who may not", given)
+        if Role.SUBMIT not in given:
+            must(not played.jobs, "a job of somebody who may not", given, played.functions)
+        must(played.functions <= {b"f"}, "a job of a function that its submitter may not use", played.functions)
 
 
 def is_cut_short(places: tuple[str, ...], played: Played) -> bool:
@@ -83,10 +99,13 @@ def is_cut_short(places: tuple[str, ...], played: Played) -> bool:
 
 
 def comparable(places: tuple[str, ...], heard: Heard) -> list[Any]:
-    """What peers have heard, without the order that does not matter: in ZMTP a PONG may pass messages."""
+    """What peers have heard, without the order that does not matter: in ZMTP a PONG may pass messages.  Nor do cookies,
+    which are random."""
     return [
         [sorted(zmtp_frames(data) or [], key=lambda frame: frame[0] & COMMAND) for data in each]
         if place == "zmtp"
+        else [COOKIE.sub(b"", data) for data in each]
+        if place == "http/access"
         else each
         for place, each in zip(places, heard)
     ]
@@ -156,6 +175,8 @@ def check_zmtp(connections: list[bytes]) -> None:
         must(not bodies or not bodies[-1][0] & MORE, "half a message", data[-200:])
 
 
+COOKIE: Final = re.compile(rb"switchgear_session=[A-Za-z0-9_-]*")
+
 READABLE: Final[dict[str, Callable[[list[Any]], None]]] = {
     "gearman": check_gearman,
     "gearmonkey": check_gearmonkey,
@@ -164,6 +185,9 @@ READABLE: Final[dict[str, Callable[[list[Any]], None]]] = {
     "zmtp": check_zmtp,
     "http": check_http,
     "gearmand-http": check_http,
+    "gearman/access": check_gearman,
+    "gearmonkey/access": check_gearmonkey,
+    "http/access": check_http,
     "pingpong/clients": check_frames,
     "pingpong/workers": check_frames,
 }
@@ -207,6 +231,11 @@ GEARMAND_HTTP_WORDS: Final = (
     *HTTP_WORDS, b"/f", b"//", b"X-Gearman-Background: true\r\n", b"X-Gearman-Unique: u\r\n",
     b"X-Gearman-Unique: -\r\n", b"X-Gearman-Priority: high\r\n", b"Origin: http://x\r\n", b"TRACE ", *HANDLES,
 )  # fmt: skip
+TOKEN_WORDS: Final = tuple(TOKENS.values())
+HTTP_ACCESS_WORDS: Final = (
+    *HTTP_SESSION_WORDS, *(b"Authorization: Bearer %b\r\n" % token for token in TOKEN_WORDS), b"Authorization: ",
+    b"Bearer ", b"Basic ", b"Origin: http://localhost\r\n", b"Sec-Fetch-Site: same-origin\r\n", b'{"password": 1}',
+)  # fmt: skip
 PINGPONG_WORDS: Final = (b"READY", b"PING", b"PONG", b"LEAVE", b"FAILED", b"", b"job", b"result")
 
 
@@ -223,7 +252,7 @@ def modules(folder: str, names: str) -> tuple[str, ...]:
 GEARMAN_MODULES: Final = modules(
     "gearman",
     "session packet_dispatch client_packets worker_packets watch_and_credit submit_and_control admin job_packets codec"
-    " packet_access messages",
+    " packet_access messages graph_packets",
 )
 DRAFT_MODULES: Final = modules("gearman_draft", "session open_requests codec messages")
 MONKEY_MODULES: Final = modules(
@@ -238,7 +267,7 @@ DWORK_MODULES: Final = modules(
 HTTP_MODULES: Final = modules(
     "http",
     "session identity routing routes guard bulk submitting job_requests work_requests workers waiting operator_requests"
-    " server_requests watch_requests dashboard_pages schemas problems codec messages",
+    " server_requests wait_requests watch_requests dashboard_pages schemas problems codec messages",
 )
 WMP_MODULES: Final = modules("wmp", "manager worker_paths codec")
 
@@ -252,6 +281,7 @@ SESSIONS: Final = (
             "protocols.framing",
             "protocols.option_reading",
             "net.tcp",
+            "net.tcp_connection",
             "net.protocol_detection",
             "net.hub",
         ),
@@ -271,6 +301,27 @@ SESSIONS: Final = (
         MONKEY_MODULES,
         (RESP_COMMANDS, RESP_WORDS),
         RESP_SESSION_WORDS,
+    ),
+    session(
+        "gearman-access",
+        ("gearman/access",) * 4,
+        ("protocols.gearman.packet_access", "protocols.session"),
+        (GEARMAN_PACKETS, NUL_FIELDS),
+        (*GEARMAN_SESSION_WORDS, *TOKEN_WORDS, b"admin", b"anonymous"),
+    ),
+    session(
+        "gearmonkey-access",
+        ("gearmonkey/access",) * 4,
+        ("protocols.gearmonkey.command_access", "protocols.gearmonkey.connecting"),
+        (RESP_COMMANDS, RESP_WORDS),
+        (*RESP_SESSION_WORDS, *TOKEN_WORDS, b"AUTH", b"default", b"admin", b"SETNAME"),
+    ),
+    session(
+        "http-access",
+        ("http/access",) * 4,
+        ("protocols.http.identity", "protocols.http.redaction"),
+        (LINES,),
+        HTTP_ACCESS_WORDS,
     ),
     session("http-session", ("http", "http", "http", "gearman"), HTTP_MODULES, (LINES,), HTTP_SESSION_WORDS),
     session(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from fuzz.client_targets import CLIENTS
+from fuzz.http_client_target import HTTP_CLIENT
 from fuzz.http_targets import HTTP
 from fuzz.message_codecs import MESSAGE_CODECS
 from fuzz.pattern_targets import PATTERNS
@@ -19,5 +20,16 @@ __all__ = ["TARGETS"]
 
 TARGETS: Final[dict[str, Target]] = {
     target.name: target
-    for target in (*STREAM_CODECS, *HTTP, *MESSAGE_CODECS, *ZMTP, *PATTERNS, *TEXTS, *ROWS, *CLIENTS, *SESSIONS)
+    for target in (
+        *STREAM_CODECS,
+        *HTTP,
+        *MESSAGE_CODECS,
+        *ZMTP,
+        *PATTERNS,
+        *TEXTS,
+        *ROWS,
+        *CLIENTS,
+        *HTTP_CLIENT,
+        *SESSIONS,
+    )
 }

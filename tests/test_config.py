@@ -177,7 +177,7 @@ def test_text_is_read_alike_from_environment_and_flags(name: str, text: str, val
     [
         ("limits.packet_bytes", "-1", 'expected a number of bytes such as 65536 or "64KiB", from 64 to 4294967295'),
         ("limits.packet_bytes", "5GiB", "expected a number of bytes"),
-        ("limits.packet_bytes", "64M", "expected a number of bytes"),
+        ("limits.packet_bytes", "64Mx", "expected a number of bytes"),
         ("limits.packet_bytes", "0.5", "expected a number of bytes"),
         ("limits.packet_bytes", "100.5B", "expected a number of bytes"),
         ("limits.packet_bytes", "inf", "expected a number of bytes"),
@@ -199,6 +199,8 @@ def test_text_is_read_alike_from_environment_and_flags(name: str, text: str, val
         ("store", "memory:x", "expected sqlite:PATH"),
         ("store", "redis://localhost", "expected sqlite:PATH"),
         ("listen", "gearmand://127.0.0.1", "did you mean gearman?"),
+        ("http.redact", "f:", "expected a list of GLOB (of functions) or GLOB:FIELD"),
+        ("http.redact", ":password", "expected a list of GLOB"),
         ("listen", ",", "expected one or more URLs"),
         ("listen", "gearman://127.0.0.1,gearman://127.0.0.1:4730", "is there twice"),
     ],
@@ -211,6 +213,19 @@ def test_a_wrong_value_names_setting_expectation_and_source(name: str, text: str
     assert line.endswith(f"(from the environment variable {setting.environment})")
     (line,) = problems(flags={name: text})
     assert line.endswith(f"(from {setting.flag or '--set ' + name})")
+
+
+def test_rules_of_redaction(tmp_path: Path) -> None:
+    file = toml_file(tmp_path, '[http]\nredact = ["payroll.*", "*:pass:word"]\n')
+    loaded = read_config(file, HOME, {})
+    assert loaded.config.http.redact == ("payroll.*", "*:pass:word")
+    assert 'redact = ["payroll.*", "*:pass:word"]' in as_toml(loaded)
+    assert {"name": "http.redact", "value": ["payroll.*", "*:pass:word"]}.items() <= as_json(loaded)[
+        list(SETTINGS).index("http.redact")
+    ].items()
+    for text, rules in ((" payroll.* ,, *:pass:word ", loaded.config.http.redact), ("", ())):
+        assert load_config(None, {**HOME, "SWITCHGEAR_HTTP_REDACT": text}, {}).http.redact == rules
+    assert problems(toml_file(tmp_path, "[http]\nredact = [1]\n"))[0].startswith("http.redact: expected a list")
 
 
 def test_what_was_given_is_part_of_the_message(tmp_path: Path) -> None:

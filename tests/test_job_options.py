@@ -36,7 +36,7 @@ from switchgear.storage.sqlite_extra import Extra
 from switchgear.storage.sqlite_rows import ERROR, JobRow, job_from_row, job_row
 from switchgear.storage.sqlite_schedules import Options, schedule_from_row, schedule_row
 from switchgear.timetable import timetable_of
-from tests.protocols.gearman.house import House
+from tests.protocols.gearman.harness import Harness
 from tests.support.wire import request
 
 # What `Engine.submit` takes by itself, and what a submission is answered with.
@@ -51,14 +51,14 @@ OF_SCHEDULES = pytest.mark.parametrize(
 
 def submitted(option: JobOption, name: str) -> Job:
     """A job that was submitted over the wire with the option's example under this name."""
-    house = House()
-    client = house.talker("client")
+    harness = Harness()
+    client = harness.talker("client")
     client.send(request(Packet.SUBMIT_JOB_OPTIONS, b"g", b"", b"", b""))
     options: dict[str, Any] = {name: ["H:t:1"] if option.name == "after" else option.example}
     if option.name == "on_failure":
         options["after"] = ["H:t:1"]
     client.send(request(Packet.SUBMIT_JOB_OPTIONS, b"f", b"key", json.dumps(options).encode(), b""))
-    return house.engine.jobs[2]
+    return harness.engine.jobs[2]
 
 
 def expected(option: JobOption) -> Any:
@@ -152,10 +152,10 @@ def test_a_schedule_has_it(option: JobOption) -> None:
 
 @OF_SCHEDULES
 def test_a_job_of_a_schedule_has_it(option: JobOption) -> None:
-    house = House()
+    harness = Harness()
     value = option.read(5.0 if option.kind is OptionKind.MOMENT else option.example, name_bytes=64)
     schedule = Schedule(b"s", timetable_of(every_seconds=3600), b"f", **{option.schedule_field: value})
-    job = house.engine.run_schedule_now(house.engine.set_schedule(schedule))
+    job = harness.engine.run_schedule_now(harness.engine.set_schedule(schedule))
     found = getattr(job, option.field)
     assert (found - job.created_us if option.kind is OptionKind.MOMENT else found) == value
 

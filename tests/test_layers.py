@@ -23,6 +23,7 @@ FLOORS = (
             "log_format",
             "memory",
             "numbers",
+            "partitions",
             "policy",
             "resources",
             "states",
@@ -39,7 +40,7 @@ FLOORS = (
     ("net",),
     ("client",),
     ("app", "hosting", "forwarding"),
-    ("testing", "contrib", "bench"),
+    ("testing", "contrib", "compat", "bench"),
     ("cli",),
 )
 FLOOR_OF = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}

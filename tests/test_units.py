@@ -13,6 +13,7 @@ from switchgear.units import (
     SECONDS_PER_UNIT,
     exact_bytes,
     exact_duration,
+    parse_bytes,
     parse_duration,
     parse_quantity,
     parse_when,
@@ -93,6 +94,20 @@ def test_iso_times_come_back(moment: datetime) -> None:
 )
 def test_sizes(text: str, count: int) -> None:
     assert parse_quantity(text, BYTES_PER_UNIT) == count
+
+
+@pytest.mark.parametrize(
+    ("text", "count"), [("500M", 500 * 10**6), ("1.5GiB", 3 * 2**29), ("2g", 2 * 10**9), ("0.7K", 700), ("12", 12)]
+)
+def test_sizes_of_memory(text: str, count: int) -> None:
+    assert parse_bytes(text) == count
+
+
+@pytest.mark.parametrize("text", ["", "M", "-1", "1e3", "5 parsecs", "9" * 5000, "x" * 5000])
+def test_what_is_no_size_of_memory(text: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        parse_bytes(text)
+    assert 0 < len(str(caught.value)) < 200
 
 
 @pytest.mark.parametrize("text", ["", "x", "5 parsecs", "1e3", "1h30m", "--5"])

@@ -16,6 +16,7 @@ COUNTS = {
     "images": "power-loss images started",
     "injected_errors": "I/O errors injected",
     "database_faults": "times PostgreSQL was restarted, killed or disconnected",
+    "fail_overs": "fail-overs of PostgreSQL",
     "fillings": "times the disk was full",
     "jumps": "clock jumps",
     "cuts": "connections cut or half-closed",

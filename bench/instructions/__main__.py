@@ -24,7 +24,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
-from bench.instructions.script import MODES
+from bench.instructions.script import AFTER_BACKGROUND, MODES
 from switchgear.version import BUILD
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -80,7 +80,8 @@ def count_all() -> dict[str, int]:
     toggles = [f"--toggle-collect={name}" for name in symbols()]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         counted = dict(zip(MODES, pool.map(partial(count, toggles=toggles), MODES)))
-    counted["drain"] -= counted["background"]  # what is drained has to be submitted first
+    for mode in AFTER_BACKGROUND:
+        counted[mode] -= counted["background"]  # what is taken has to be submitted first
     return counted
 
 

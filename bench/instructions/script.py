@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import re
 import sys
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
@@ -22,6 +23,7 @@ from switchgear.protocols.gearman.messages import Packet
 from switchgear.protocols.gearman.packet_dispatch import handle_messages
 from switchgear.protocols.gearman.session import GearmanSession, GearmanSetup
 from switchgear.protocols.http.guard import BrowserGuard
+from switchgear.protocols.http.listener import HttpState
 from switchgear.protocols.http.routes import ROUTES
 from switchgear.protocols.http.routing import Router
 from switchgear.protocols.http.session import HttpSession, HttpSetup
@@ -32,7 +34,10 @@ from switchgear.telemetry import Telemetry
 
 BATCH: Final = 32  # packets in one read, as a busy peer sends them
 PAYLOAD: Final = b"x" * 100
-MODES: Final = ("background", "drain", "foreground", "push", "http", "http_json")
+MODES: Final = ("background", "drain", "foreground", "push", "http", "http_json", "http_take", "http_poll")
+AFTER_BACKGROUND: Final = ("drain", "http_take", "http_poll")  # which take the jobs that `background` has submitted
+HANDLE_LINE: Final = re.compile(rb"Switchgear-Job: (\S+)")
+HANDLE_FIELD: Final = re.compile(rb'"handle":"(\S+?)"')
 
 
 class NoWire(PeerTransport):
@@ -111,10 +116,41 @@ async def http_json(client: Peer, worker: Peer, jobs: int) -> None:
     await post(client, [http_request(b"/v1/jobs", text % (PAYLOAD, number)) for number in range(jobs)])
 
 
-def http_request(target: bytes, body: bytes) -> bytes:
+def http_request(target: bytes, body: bytes, method: bytes = b"POST", lines: bytes = b"") -> bytes:
     """A request as curl would send it."""
-    head = b"POST %b HTTP/1.1\r\nHost: 127.0.0.1:4740\r\nUser-Agent: curl/8.5.0\r\nAccept: */*\r\nContent-Length: %d"
-    return (head + b"\r\n\r\n%b") % (target, len(body), body)
+    head = b"%b %b HTTP/1.1\r\nHost: 127.0.0.1:4740\r\nUser-Agent: curl/8.5.0\r\nAccept: */*\r\n%bContent-Length: %d"
+    return (head + b"\r\n\r\n%b") % (method, target, lines, len(body), body)
+
+
+async def http_take(client: Peer, worker: Peer, jobs: int) -> None:
+    """What `drain` does, over HTTP: each job is taken and reported on by itself."""
+    take = http_request(b"/v1/functions/work/take", b"")
+    for first in range(0, jobs, BATCH):
+        count = min(BATCH, jobs - first)
+        handles = HANDLE_LINE.findall(b"".join(await worker.say(*[take] * count)))
+        await report(worker, handles, count)
+
+
+async def http_poll(client: Peer, worker: Peer, jobs: int) -> None:
+    """The same by a registered worker that asks for many jobs at a time."""
+    body = b'{"functions": ["work"]}'
+    poll = b"/v1/workers/%b/poll?max=%d"
+    answer = b"".join(await worker.say(http_request(b"/v1/workers", body)))
+    ask = http_request(poll % (answer.partition(b"Location: /v1/workers/")[2].partition(b"\r\n")[0], BATCH), b"")
+    for first in range(0, jobs, BATCH):
+        handles = HANDLE_FIELD.findall(b"".join(await worker.say(ask)))
+        await report(worker, handles, min(BATCH, jobs - first))
+
+
+async def report(worker: Peer, handles: list[bytes], count: int) -> None:
+    """Send the results of jobs."""
+    if len(handles) != count:
+        raise SystemExit(f"expected {count} jobs, got {handles}")
+    lines = b"Switchgear-Attempt: 1\r\n"
+    reports = [http_request(b"/v1/jobs/%b/result" % handle, b"done", b"PUT", lines) for handle in handles]
+    answers = b"".join(await worker.say(*reports))
+    if answers.count(b"HTTP/1.1 204 No Content") != count:
+        raise SystemExit(f"expected {count} times 204, got {answers!r}")
 
 
 async def post(client: Peer, requests: list[bytes]) -> None:
@@ -170,7 +206,7 @@ async def push(client: Peer, worker: Peer, jobs: int) -> None:
 
 
 async def run(counts: dict[str, int]) -> None:
-    """Each part with a server of its own; `drain` needs something to take, so `background` is part of it."""
+    """Each part with a server of its own; where jobs are taken, `background` submits them first."""
     gc.disable()  # when it runs depends on everything before
     parts: dict[str, Callable[[Peer, Peer, int], Awaitable[None]]] = {
         "background": background,
@@ -179,15 +215,18 @@ async def run(counts: dict[str, int]) -> None:
         "push": push,
         "http": http,
         "http_json": http_json,
+        "http_take": http_take,
+        "http_poll": http_poll,
     }
     for mode, jobs in counts.items():
         engine = Engine()
         hub = Hub(engine, MemoryStore(), SystemClock(), Telemetry(lambda: 0.0))
-        setup: GearmanSetup | HttpSetup = GearmanSetup(b"H:host:", "0", handle_messages, on_line)
-        if mode.startswith("http"):
-            setup = HttpSetup(Router(ROUTES, BrowserGuard(())), b"H:host:", 1_000_000, 512)
-        client, worker = Peer(hub, setup), Peer(hub, setup)
-        if mode == "drain":
+        gearman = GearmanSetup(b"H:host:", "0", handle_messages, on_line)
+        http_setup = HttpSetup(Router(ROUTES, BrowserGuard(())), b"H:host:", 1_000_000, 512)
+        http_setup.shared = HttpState(engine)
+        client = Peer(hub, http_setup if mode in ("http", "http_json") else gearman)
+        worker = Peer(hub, http_setup if mode.startswith("http") else gearman)
+        if mode in AFTER_BACKGROUND:
             await background(client, worker, jobs)
         await parts[mode](client, worker, jobs)
 

@@ -33,19 +33,19 @@ PICTURES = ("resize", "thumbgen", "captcha")
 async def play(place: Path, scale: Scale, screen: Screens) -> bool:
     """Everything, in this folder; returns whether all was as it should be."""
     now = datetime.now()
-    async with AsyncExitStack() as house, asyncio.timeout(PLAY_SECONDS):
-        sink = await house.enter_async_context(SmtpSink(place / "mail"))
-        web = house.enter_context(Web())
-        server = await house.enter_async_context(JobServer(place))
+    async with AsyncExitStack() as resources, asyncio.timeout(PLAY_SECONDS):
+        sink = await resources.enter_async_context(SmtpSink(place / "mail"))
+        web = resources.enter_context(Web())
+        server = await resources.enter_async_context(JobServer(place))
         world = World(place, server.url, sink.port, web.url)
         world.save()
-        site = house.enter_context(Site.create(place / "site.db", now.date()))
-        nodes = await house.enter_async_context(WebNodes(place, site, "web1", "web2"))
-        crew = await house.enter_async_context(Crew(place))
+        site = resources.enter_context(Site.create(place / "site.db", now.date()))
+        nodes = await resources.enter_async_context(WebNodes(place, site, "web1", "web2"))
+        crew = await resources.enter_async_context(Crew(place))
         with screen:
             jobs = await _do_a_day(world, site, scale, now, crew, screen)
             await server.finish()
-            log = house.enter_context(JobLog.open(joblog_url(place), create=False))
+            log = resources.enter_context(JobLog.open(joblog_url(place), create=False))
             look_up_the_rest(log, jobs, screen)
         show_log(log, screen)
         evidence = Evidence(place, jobs, log, site, sink.letters, web.pings, nodes.starts)

@@ -11,13 +11,21 @@ from switchgear.lazily import lazy_names
 if TYPE_CHECKING:
     from switchgear.app.app import App
     from switchgear.app.current_job import Retry, current_job
-    from switchgear.app.graph import chain, group
+    from switchgear.app.failure import Failure
+    from switchgear.app.graph import chain, chord, group
+    from switchgear.app.graph_context import Graph
     from switchgear.app.injection import INJECTED
     from switchgear.app.job import Job
     from switchgear.app.job_group import JobGroup
     from switchgear.app.middleware import Middleware, TaskSubmission
+    from switchgear.app.payloads.blobs import BlobStore, DirectoryBlobs
+    from switchgear.app.payloads.codec import PayloadCodec
+    from switchgear.app.payloads.encryption import new_payload_key
+    from switchgear.app.payloads.postgres_blobs import PostgresBlobs
+    from switchgear.app.payloads.s3_blobs import S3Blobs
     from switchgear.app.shared_tasks import shared_task
     from switchgear.app.task import Task
+    from switchgear.app.type_codecs import register_type
     from switchgear.backoff import Backoff
     from switchgear.client.dwork.worker import AsyncDworkWorker, DworkWorker
     from switchgear.client.gearman.aio import AsyncClient
@@ -55,13 +63,21 @@ else:
             "switchgear.backoff": ("Backoff",),
             "switchgear.app.current_job": ("Retry", "current_job"),
             "switchgear.client.gearman.job_subscriber": ("Progress",),
-            "switchgear.app.graph": ("chain", "group"),
+            "switchgear.app.failure": ("Failure",),
+            "switchgear.app.graph": ("chain", "chord", "group"),
+            "switchgear.app.graph_context": ("Graph",),
             "switchgear.app.job_group": ("JobGroup",),
             "switchgear.app.job": ("Job",),
             "switchgear.app.injection": ("INJECTED",),
             "switchgear.app.middleware": ("Middleware", "TaskSubmission"),
+            "switchgear.app.payloads.blobs": ("BlobStore", "DirectoryBlobs"),
+            "switchgear.app.payloads.encryption": ("new_payload_key",),
+            "switchgear.app.payloads.codec": ("PayloadCodec",),
+            "switchgear.app.payloads.postgres_blobs": ("PostgresBlobs",),
+            "switchgear.app.payloads.s3_blobs": ("S3Blobs",),
             "switchgear.app.shared_tasks": ("shared_task",),
             "switchgear.app.task": ("Task",),
+            "switchgear.app.type_codecs": ("register_type",),
             "switchgear.client.dwork.worker": ("AsyncDworkWorker", "DworkWorker"),
             "switchgear.client.gearman.aio": ("AsyncClient",),
             "switchgear.client.gearman.blocking": ("Client",),
@@ -103,13 +119,17 @@ __all__ = [
     "AsyncPingPongWorker",
     "AsyncWmpWorker",
     "Backoff",
+    "BlobStore",
     "Client",
     "ClientError",
+    "DirectoryBlobs",
     "DworkHub",
     "DworkWorker",
     "ExtensionRequired",
+    "Failure",
     "GearMonkeyServer",
     "GearMonkeyWorker",
+    "Graph",
     "Job",
     "JobCancelled",
     "JobExpired",
@@ -120,12 +140,15 @@ __all__ = [
     "JobUnknown",
     "Middleware",
     "NotFound",
+    "PayloadCodec",
     "PingPongBroker",
     "PingPongWorker",
+    "PostgresBlobs",
     "PredecessorFailed",
     "Progress",
     "ResultError",
     "Retry",
+    "S3Blobs",
     "ServerRefused",
     "ServerUnreachable",
     "SwitchgearError",
@@ -138,8 +161,11 @@ __all__ = [
     "Worker",
     "__version__",
     "chain",
+    "chord",
     "current_job",
     "group",
+    "new_payload_key",
+    "register_type",
     "shared_task",
 ]
 

@@ -32,7 +32,9 @@ Expected outcomes, such as a worker reporting on a job it no longer holds, are r
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from typing import Any, Final
 
 __all__ = [
     "AddressInUse",
@@ -191,12 +193,38 @@ class ResultError(ClientError):
     """The result of a task is not of the declared type, or cannot be written as JSON."""
 
 
+# The last line of an error, if the class and the arguments of the exception do not follow from its first line.
+RAISED_LINE: Final = "Raised: "
+
+
 class TaskFailed(JobFailed):
     """The task raised an exception on the worker.
 
     Errors travel as text: the class and the message of the exception in the first line, then an empty line, then the
     traceback. Workers in other languages may send less.
+
+    If the class of that exception is known here and allowed, what is raised is of that class as well, so that both
+    `except TaskFailed` and `except ValueError` catch it.
     """
+
+    original_args: tuple[Any, ...] | None = None
+    """The arguments of the exception, if it is of the class that the task raised."""
+
+    @property
+    def raised(self) -> tuple[str, str, tuple[Any, ...] | None]:
+        """The module and the name of the exception's class, and its arguments, None if they were not sent."""
+        text = self.error.decode(errors="replace")
+        line = text[text.rfind("\n") + 1 :]
+        if "\n\n" in text and line.startswith(RAISED_LINE):
+            name, _, arguments = line.removeprefix(RAISED_LINE).partition(" ")
+            module, _, name = name.partition(":")
+            try:
+                read = json.loads(arguments)
+            except (ValueError, RecursionError):
+                read = None
+            return module, name, tuple(read) if isinstance(read, list) else None
+        message = self.message
+        return "builtins", self.error_type, (message,) if message else ()
 
     @property
     def error_type(self) -> str:
@@ -215,7 +243,9 @@ class TaskFailed(JobFailed):
     @property
     def remote_traceback(self) -> str:
         """The traceback of the worker as text; empty if it sent none."""
-        return self.error.decode(errors="replace").partition("\n\n")[2]
+        text = self.error.decode(errors="replace").partition("\n\n")[2]
+        lines, end, last = text.rpartition("\n")
+        return lines if end and last.startswith(RAISED_LINE) else text
 
     @property
     def _first_line(self) -> str:
@@ -227,9 +257,14 @@ class PredecessorFailed(JobFailed):
 
     @property
     def predecessor(self) -> str:
-        """The handle of that job; empty if the server did not send it."""
+        """The handle of that job, the first that did not succeed; empty if the server did not send it."""
         handle, found, _ = self.error.decode(errors="replace").partition(", which ")
         return handle if found else ""
+
+    @property
+    def root_cause(self) -> str:
+        """The task and the error of that job, such as `shop.load: ValueError: no such file`; empty if unknown."""
+        return self.error.decode(errors="replace").partition(", which ")[2].partition(": ")[2]
 
 
 class JobCancelled(JobFailed):

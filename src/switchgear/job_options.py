@@ -68,7 +68,7 @@ class OptionKind(Enum):
 
 
 class Kept(Enum):
-    """Where the store keeps the value."""
+    """Where the store saves the value of an option."""
 
     COLUMN = "a column"
     PACKED = "packed"  # with the other rare fields of a job, in one column
@@ -77,7 +77,7 @@ class Kept(Enum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JobOption:
-    """One row of the table."""
+    """One job option: its name, type, default, range and help text."""
 
     name: str
     kind: OptionKind
@@ -208,7 +208,7 @@ JOB_OPTIONS: Final[Sequence[JobOption]] = (
     JobOption(
         "wait",
         OptionKind.FLAG,
-        "Have the results sent, and drop the job if the submitter leaves before it runs.",
+        "Send the results to the submitter; drop the job if the submitter disconnects before it runs.",
         default=False,
         kept=Kept.COLUMN,
         field="delivery",
@@ -220,7 +220,7 @@ JOB_OPTIONS: Final[Sequence[JobOption]] = (
     JobOption(
         "watch",
         OptionKind.FLAG,
-        "Have the results of a background job sent as well.",
+        "Send the results of a background job to the submitter.",
         default=False,
         kept=Kept.NOT,
         example=True,
@@ -229,7 +229,7 @@ JOB_OPTIONS: Final[Sequence[JobOption]] = (
     JobOption(
         "priority",
         OptionKind.CHOICE,
-        "Which of the function's queues the job goes to.",
+        "The priority of the job among the jobs of its function.",
         default=PRIORITY_NAMES.index("normal"),
         kept=Kept.COLUMN,
         words=PRIORITY_NAMES,
@@ -242,7 +242,7 @@ JOB_OPTIONS: Final[Sequence[JobOption]] = (
     JobOption(
         "run_at",
         OptionKind.MOMENT,
-        "Do not start the job earlier.",
+        "Do not start the job before this time.",
         default=0,
         kept=Kept.COLUMN,
         example=4_000_000_000.5,
@@ -254,7 +254,7 @@ JOB_OPTIONS: Final[Sequence[JobOption]] = (
     JobOption(
         "expires_at",
         OptionKind.MOMENT,
-        "Give the job up if it has not started by then.",
+        "The job expires if it has not started by this time.",
         default=0,
         kept=Kept.PACKED,
         field="expires_us",
@@ -267,7 +267,7 @@ JOB_OPTIONS: Final[Sequence[JobOption]] = (
     JobOption(
         "timeout",
         OptionKind.SPAN,
-        "Take the job from a worker that runs it for longer than this.",
+        "The longest run of one attempt; after that the server takes the job from its worker.",
         default=0,
         kept=Kept.PACKED,
         example=1.5,
@@ -279,7 +279,7 @@ JOB_OPTIONS: Final[Sequence[JobOption]] = (
     JobOption(
         "attempts_limit",
         OptionKind.COUNT,
-        "Start the job at most so often when workers are lost or time out, 0 for any number.",
+        "The maximum number of starts if workers are lost or time out; 0 for no limit.",
         default=SERVERS_SETTING,
         kept=Kept.PACKED,
         most=MOST_COUNT,
@@ -295,7 +295,7 @@ JOB_OPTIONS: Final[Sequence[JobOption]] = (
     JobOption(
         "crash_limit",
         OptionKind.COUNT,
-        "Give the job up after this many lost workers, 0 for never; lost workers then do not count as attempts.",
+        "The job is dead after this many lost workers; 0 for no limit. Lost workers then do not count as attempts.",
         default=SERVERS_SETTING,
         kept=Kept.PACKED,
         most=MOST_COUNT,
@@ -324,7 +324,7 @@ JOB_OPTIONS: Final[Sequence[JobOption]] = (
     JobOption(
         "on_failure",
         OptionKind.CHOICES,
-        "What becomes of the job if one of those does not succeed.",
+        "What happens to the job if one of those does not succeed.",
         default=0,
         kept=Kept.PACKED,
         field="edges",
@@ -345,7 +345,7 @@ JOB_OPTIONS: Final[Sequence[JobOption]] = (
     JobOption(
         "reducer",
         OptionKind.TEXT,
-        "The function that a worker gives the parts of the result to.",
+        "The function to which a worker sends the parts of the result.",
         default=b"",
         kept=Kept.PACKED,
         most=64,
@@ -354,7 +354,7 @@ JOB_OPTIONS: Final[Sequence[JobOption]] = (
     JobOption(
         "key",
         OptionKind.TEXT,
-        "Whose job it is, for limits by key and fair turns.",
+        "The key of the job, for limits per key and fair sharing.",
         default=b"",
         kept=Kept.PACKED,
         example="tenant-1",
@@ -366,7 +366,7 @@ JOB_OPTIONS: Final[Sequence[JobOption]] = (
     JobOption(
         "label",
         OptionKind.TEXT,
-        "What people see beside the function, in listings and in the log.",
+        "A text that lists and the log show next to the function.",
         default=b"",
         kept=Kept.PACKED,
         most=MOST_LABEL_BYTES,
@@ -378,7 +378,7 @@ JOB_OPTIONS: Final[Sequence[JobOption]] = (
     JobOption(
         "unique_scope",
         OptionKind.CHOICE,
-        "How long the unique key is the job's own.",
+        "How long the job holds its unique key: until it ends, or until it starts.",
         default=0,
         kept=Kept.PACKED,
         words=_words(UniqueScope),
@@ -389,7 +389,7 @@ JOB_OPTIONS: Final[Sequence[JobOption]] = (
     JobOption(
         "unique_policy",
         OptionKind.CHOICE,
-        "What to do if another job has the unique key.",
+        "What happens if another job holds the unique key.",
         default=0,
         kept=Kept.NOT,
         words=_words(UniquePolicy),
@@ -400,7 +400,7 @@ JOB_OPTIONS: Final[Sequence[JobOption]] = (
     JobOption(
         "unique_for",
         OptionKind.SPAN,
-        "The job holds its unique key for this long, even if it ends before.",
+        "The job holds its unique key for at least this long, even if it ends earlier.",
         default=0,
         kept=Kept.COLUMN,  # as a time, `unique_until_us`
         most=30 * DAY_SECONDS,  # the job is kept in memory for as long
@@ -412,7 +412,7 @@ JOB_OPTIONS: Final[Sequence[JobOption]] = (
     JobOption(
         "retention",
         OptionKind.SPAN,
-        "How long the job is remembered after its end. Default: the server's setting.",
+        "How long the server keeps the job after its end. Default: the server's setting.",
         default=SERVERS_SETTING,
         kept=Kept.PACKED,
         example=9.5,
@@ -424,7 +424,7 @@ JOB_OPTIONS: Final[Sequence[JobOption]] = (
     JobOption(
         "requires",
         OptionKind.REQUIREMENTS,
-        "Give the job only to workers that have all these tags and so much of these resources, such as gpu,memory=64G.",
+        "The tags and amounts of resources that a worker needs to run the job, such as gpu,memory=64G.",
         default=b"",
         kept=Kept.PACKED,
         example=["gpu", "memory=64G"],
@@ -437,7 +437,7 @@ JOB_OPTIONS: Final[Sequence[JobOption]] = (
     JobOption(
         "trace",
         OptionKind.TRACE,
-        "The trace that the job belongs to, and the span of its submitter; workers continue it.",
+        "The trace context of the submitter (W3C traceparent), which workers continue.",
         default=b"",
         kept=Kept.PACKED,
         most=TRACEPARENT_BYTES,
@@ -488,7 +488,7 @@ def json_struct(name: str, options: Mapping[str, JobOption]) -> type[msgspec.Str
 
 
 def job_options_table() -> str:
-    """The table in Markdown."""
+    """The table of job options in Markdown."""
     lines = [
         "| option | type | default | range | said by | schedule | Python | command line | store |",
         "|---|---|---|---|---|---|---|---|---|",

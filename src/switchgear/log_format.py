@@ -1,4 +1,4 @@
-"""The form of log lines: text for people, JSON for programs, and what the journal of systemd understands.
+"""Formatters of log lines: text, JSON, and text with priorities for the systemd journal.
 
 A JSON line is one object, of servers and workers alike:
 

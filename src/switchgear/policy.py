@@ -48,5 +48,5 @@ class Policy:
 
     @property
     def tells_keys_apart(self) -> bool:
-        """Whether the keys of jobs matter."""
+        """Whether the function has limits per key, or is fair."""
         return bool(self.key_concurrency or self.key_rate or self.fair)

@@ -33,6 +33,7 @@ __all__ = [
     "FORWARDING_OPTIONS",
     "MAX_PORT",
     "OPEN",
+    "OUTGOING_TLS_OPTIONS",
     "ListenerKind",
     "ProtocolPage",
     "ProtocolPlugin",
@@ -152,6 +153,14 @@ TLS_OPTIONS: Final[Mapping[str, UrlOption]] = {
     ),
 }
 
+
+# Every scheme by which the server is a client of another one over TCP has these options.
+OUTGOING_TLS_OPTIONS: Final[Mapping[str, UrlOption]] = {
+    "tls": UrlOption("no", "`yes`: the connection is encrypted", "flag"),
+    "ca_file": UrlOption("", "trusted certificates for `tls=yes`; default: those of the system"),
+    "cert_file": UrlOption("", "the client certificate for `tls=yes` (PEM)"),
+    "key_file": UrlOption("", "its private key (PEM); default: it is in the file of the certificate"),
+}
 
 # Every listener whose peers can run jobs has these options.
 TAGS_OPTION: Final = UrlOption(

@@ -105,6 +105,7 @@ class EdgePolicy(IntEnum):
     SKIP = 1  # is cancelled
     FAIL = 2  # fails
     RUN = 3  # runs anyway, as if the predecessor were done
+    ERROR = 4  # runs only if a predecessor failed or expired, when all have ended; otherwise it is skipped
 
 
 class UniqueScope(IntEnum):

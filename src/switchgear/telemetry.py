@@ -21,6 +21,10 @@ EVENTS: Final[dict[str, tuple[int, str]]] = {
     "restoring": (logging.INFO, "restoring jobs from {store}: {jobs} after {seconds} s; clients can connect and wait"),
     "server_draining": (logging.INFO, "draining: {running} running jobs may finish within {seconds} s"),
     "server_stopped": (logging.INFO, "stopped"),
+    "loop_late": (
+        logging.WARNING,
+        "the event loop was {seconds} s late: one step took so long, or other programs had the processor",
+    ),
     "config_reloaded": (logging.INFO, "configuration reloaded"),
     "config_not_reloaded": (logging.WARNING, "configuration not reloaded: {reason}"),
     "setting_needs_restart": (logging.WARNING, "setting {name} has changed; it takes effect after a restart"),
@@ -31,7 +35,7 @@ EVENTS: Final[dict[str, tuple[int, str]]] = {
     "connections_clamped": (
         logging.WARNING,
         "limits.connections is {wanted}, but the system permits {permitted} file descriptors;"
-        " at most {connections} connections are taken",
+        " at most {connections} connections are accepted",
     ),
     "descriptors_exhausted": (
         logging.WARNING,
@@ -39,11 +43,11 @@ EVENTS: Final[dict[str, tuple[int, str]]] = {
     ),
     "connection_made": (logging.DEBUG, "connection from {host}:{port}"),
     "connection_lost": (logging.DEBUG, "connection from {host}:{port} closed"),
-    "slow_reader_closed": (logging.WARNING, "closed {host}:{port}: {pending} bytes wait for it and it does not read"),
-    "held_output_closed": (logging.WARNING, "closed {host}:{port}: {pending} bytes for it wait for the store to work"),
+    "slow_reader_closed": (logging.WARNING, "closed {host}:{port}: it does not read its output of {pending} bytes"),
+    "held_output_closed": (logging.WARNING, "closed {host}:{port}: {pending} bytes of output wait for the store"),
     "intake_closed": (
         logging.WARNING,
-        "closed {host}:{port}: its unfinished packet has {pending} bytes and memory is short",
+        "closed {host}:{port}: its incomplete packet has {pending} bytes, and memory is full",
     ),
     "bad_input": (logging.WARNING, "{protocol} peer {host}:{port}: {code}: {text}"),
     "access_refused": (logging.WARNING, "{protocol} peer {host}:{port} ({identity}) was refused: {text}"),
@@ -53,7 +57,10 @@ EVENTS: Final[dict[str, tuple[int, str]]] = {
     "access_not_reloaded": (logging.WARNING, "access file not reloaded, the old one stays in force: {reason}"),
     "internal_error": (logging.ERROR, "{protocol} peer {host}:{port}: {text}"),
     "handshake_failed": (logging.WARNING, "{protocol} peer {host}:{port} failed in its handshake: {reason}"),
-    "silent_peer_closed": (logging.WARNING, "closed {protocol} peer {host}:{port}: it sent nothing in time"),
+    "silent_peer_closed": (
+        logging.WARNING,
+        "closed {protocol} peer {host}:{port}: it sent nothing within the time limit",
+    ),
     "peer_unreachable": (logging.DEBUG, "{protocol} peer {identity} is gone; a message for it was not delivered"),
     "directory_open": (
         logging.WARNING,
@@ -62,7 +69,7 @@ EVENTS: Final[dict[str, tuple[int, str]]] = {
     "job_requeued": (logging.INFO, "{job} of {function} requeued: {cause} (attempt {attempt})"),
     "job_died": (logging.ERROR, "{job} of {function} is dead: {error}"),
     "job_expired": (logging.INFO, "{job} of {function} expired before it was started"),
-    "worker_expired": (logging.WARNING, "worker {worker} did not renew its lease and is considered gone"),
+    "worker_expired": (logging.WARNING, "worker {worker} did not renew its lease and is considered lost"),
     "wake_policy_failed": (logging.WARNING, "the wake policy failed for {function}: {error}"),
     "address_in_use": (logging.WARNING, "{url} is in use by another process; trying again for {seconds} s"),
     "function_created": (logging.DEBUG, "function {function} created"),
@@ -73,8 +80,11 @@ EVENTS: Final[dict[str, tuple[int, str]]] = {
     "clock_stepped": (logging.WARNING, "the clock was set by {seconds} s"),
     "storage_failed": (logging.ERROR, "storage: {error}; submissions are refused until it works again"),
     "storage_recovered": (logging.WARNING, "storage works again after {seconds} s"),
-    "storage_refused": (logging.ERROR, "storage has newer versions of jobs {jobs}; this server's were not kept"),
-    "server_fenced": (logging.ERROR, "{error}; this one tells its peers nothing more, and ends"),
+    "storage_refused": (
+        logging.ERROR,
+        "the store has newer revisions of jobs {jobs}; those of this server were not stored",
+    ),
+    "server_fenced": (logging.ERROR, "{error}; this server sends nothing more to its peers, and stops"),
     "joblog_failed": (logging.ERROR, "job log: {error}; entries wait until it works again"),
     "joblog_recovered": (logging.WARNING, "job log: works again after {seconds} s"),
     "joblog_overrun": (logging.WARNING, "job log: too slow; the oldest {count} waiting entries are dropped"),
@@ -89,14 +99,14 @@ EVENTS: Final[dict[str, tuple[int, str]]] = {
     "bridge_lost": (logging.WARNING, "bridge to {url}: {error}; trying to reconnect"),
     "bridge_recovered": (logging.WARNING, "bridge to {url}: works again after {seconds} s"),
     "bridge_refused": (logging.WARNING, "bridge to {url}: Redis refused a command: {error}"),
-    "bridge_replaced": (logging.WARNING, "bridge to {url}: Redis has lost its data; what was claimed is forgotten"),
+    "bridge_replaced": (logging.WARNING, "bridge to {url}: Redis has lost its data; all claims are dropped"),
     "bridge_function_skipped": (
         logging.WARNING,
         "function {function} is not bridged: on a Redis Cluster its name needs a hash tag, such as {{name}}",
     ),
     "history_skipped": (
         logging.WARNING,
-        "{job} is not in the history: the store is too slow, and no client was promised that it is kept",
+        "{job} is not stored in the history, because the store is too slow",
     ),
     "memory_full": (logging.WARNING, "refused: {reason}"),
     "history_dropped": (logging.DEBUG, "{count} finished jobs dropped from the history"),

@@ -148,7 +148,7 @@ class Every:
         return f"Every({self.interval_us})"
 
     def next_after_us(self, us: int) -> int | None:
-        """The first time after this one."""
+        """The first tick after this time."""
         return (us // self.interval_us + 1) * self.interval_us
 
     def last_between_us(self, after_us: int, until_us: int, most: int) -> list[int]:

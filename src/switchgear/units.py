@@ -21,6 +21,7 @@ __all__ = [
     "duration_seconds",
     "exact_bytes",
     "exact_duration",
+    "parse_bytes",
     "parse_duration",
     "parse_quantity",
     "parse_when",
@@ -49,11 +50,17 @@ BYTES_PER_UNIT: Final[Mapping[str, Decimal]] = {
     "kib": Decimal(KIB),
     "mib": Decimal(MIB),
     "gib": Decimal(GIB),
+    "k": Decimal(1000),  # as in resources (`memory=64G`): without an `i`, powers of 1000
+    "m": Decimal(1000**2),
+    "g": Decimal(1000**3),
     "kb": Decimal(1000),
     "mb": Decimal(1000**2),
     "gb": Decimal(1000**3),
 }
 LONGEST_SECONDS: Final = 100 * 366 * 24 * 3600.0  # a longer duration in a program is a mistake
+
+_LONGEST_SHOWN: Final = 40  # characters of a text that is refused
+_MOST_BYTES: Final = 2**63 - 1
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LATEST_US: Final = 253_402_300_799_999_999  # the end of the year 9999
@@ -113,6 +120,20 @@ def parse_quantity(text: str, units: Mapping[str, Decimal]) -> Decimal:
     if match is None or match[2].lower() not in units:
         raise ValueError
     return Decimal(match[1]) * units[match[2].lower()]
+
+
+def parse_bytes(text: str) -> int:
+    """Bytes of `500M`, `1.5GiB` or `1000000`, rounded down; raises ValueError."""
+    try:
+        count = parse_quantity(text, BYTES_PER_UNIT)
+    except ValueError:
+        shown = text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
+        raise ValueError(
+            f"{shown!r} is no size: write bytes, or a number with K, M, G or KiB, MiB, GiB, such as 500M"
+        ) from None
+    if not 0 <= count <= _MOST_BYTES:
+        raise ValueError("that is not a possible size of memory")
+    return int(count)
 
 
 def duration_seconds(value: Any, name: str) -> float:

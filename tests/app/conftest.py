@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from switchgear import App
-from tests.app.house import url_of
+from tests.app.harness import url_of
 from tests.support.servers import Server, running_gearmand, running_switchgear
 
 

@@ -16,7 +16,7 @@ from switchgear import App, Job, JobGroup, JobUnknown, ServerUnreachable, Task
 from switchgear.app.embedded_location import EmbeddedLocation
 from switchgear.app.server_locations import FixedLocation, ServerLocation
 from switchgear.client.address import ServerAddress
-from tests.app.house import hand_worker, url_of
+from tests.app.harness import hand_worker, url_of
 from tests.support.proxy import Proxy, cuttable
 from tests.support.servers import HOST, Server, free_port, running_switchgear
 from tests.support.waiting import DEADLINE_SECONDS, eventually
@@ -71,7 +71,7 @@ def test_the_result_of_a_durable_job_survives_a_cut(
     with hand_worker(live_server, add) as worker:
         worker.complete(worker.grab()[0], b"42")
     assert result.result(WAIT) == 42
-    assert "; 1 job is followed again when it is back" in caplog.text
+    assert "; the app subscribes to 1 job again when it reconnects" in caplog.text
 
 
 def test_a_job_that_ended_during_the_cut_is_heard_of(

@@ -11,7 +11,7 @@ import pytest
 from switchgear import App
 from switchgear.app.app import App as AppClass
 from switchgear.errors import ConfigError
-from tests.app.house import url_of, working
+from tests.app.harness import url_of, working
 from tests.support.servers import Server
 
 pytestmark = pytest.mark.system

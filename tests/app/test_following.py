@@ -52,7 +52,7 @@ FAILURES = {
     "abandoned": (
         JobEnd("cancelled", b"", "abandoned"),
         JobCancelled,
-        "job H was cancelled: nobody waited for it any more",
+        "job H was cancelled: no client waited for it any more",
     ),
     "expired": (JobEnd("expired", b"", "expired"), JobExpired, "job H expired: it was not started in time"),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -10,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from switchgear import INJECTED, App, Middleware, TaskSubmission
+from switchgear import INJECTED, App, Middleware, TaskSubmission, group
 from switchgear.app.current_job import CurrentJob
-from switchgear.errors import ConfigError, TaskFailed
+from switchgear.errors import ConfigError, ServerRefused, ServerUnreachable, TaskFailed
 from switchgear.testing import in_memory
-from tests.app.house import working
+from tests.app.harness import working
 from tests.support.waiting import DEADLINE_SECONDS
 
 STEPS: list[str] = []
@@ -115,6 +116,102 @@ def test_a_submission_can_be_changed_and_refused(app: App) -> None:
         assert (status.priority, status.details["label"]) == ("high", "for good")
         with pytest.raises(PermissionError, match="not you"):
             bill.submit(tenant="banned")
+
+
+class Outcomes(Middleware):
+    """Notes what became of submissions."""
+
+    def __init__(self, name: str = "") -> None:
+        self.name = name
+
+    def after_submit(self, submission: TaskSubmission, handle: str) -> None:
+        STEPS.append(f"{self.name}{submission.task}{submission.args} is {handle.rpartition(':')[2]}")
+
+    def on_submit_error(self, submission: TaskSubmission, error: Exception) -> None:
+        STEPS.append(f"{self.name}{submission.task}{submission.args} failed: {type(error).__name__}")
+
+
+def test_what_became_of_a_submission(app: App) -> None:
+    app.add_middleware(Outcomes("outer "), Outcomes("inner "))
+
+    @app.task(name="add", retries=0)
+    def add(number: int) -> int:
+        return number + 1
+
+    with in_memory(app):
+        add.submit(1)
+    assert STEPS == ["inner add(1,) is 1", "outer add(1,) is 1"]
+
+
+def test_what_became_of_each_of_many_submissions(app: App) -> None:
+    app.add_middleware(Outcomes())
+
+    @app.task(name="add")
+    def add(number: int) -> int:
+        return number + 1
+
+    async def all_ways() -> None:
+        async with in_memory(app):
+            await add.submit_async(0)
+            await add.submit_many_async(range(1, 3))
+            assert [result async for result in add.amap(range(3, 5))] == [4, 5]
+
+    asyncio.run(all_ways())
+    assert [f"add({number},) is {number + 1}" for number in range(5)] == STEPS
+    STEPS.clear()
+    with in_memory(app):
+        add.submit_many(range(600))  # more than one batch
+        assert list(add.map([600, 601])) == [601, 602]
+        group(add.s(602), add.s(603)).submit()
+    assert [f"add({number},) is {number + 1}" for number in range(604)] == STEPS
+
+
+def test_a_refused_submission_is_told(app: App) -> None:
+    app.add_middleware(Outcomes())
+
+    @app.task(name="add")
+    def add(number: int) -> int:
+        return number + 1
+
+    with in_memory(app):
+        job = add.options(delay=60).submit(1)
+        STEPS.clear()
+        with pytest.raises(ServerRefused):
+            add.options(after=[job.handle + "9"]).submit(2)
+        with pytest.raises(ServerRefused):
+            add.options(after=[job.handle + "9"]).submit_many([3, 4])
+    assert [f"add({number},) failed: ServerRefused" for number in (2, 3, 4)] == STEPS
+
+
+def test_an_unreachable_server_is_told() -> None:
+    STEPS.clear()
+    with App("gearman://127.0.0.1:1", connect_seconds=0.05) as app:
+        app.add_middleware(Outcomes())
+
+        @app.task(name="add")
+        def add(number: int) -> int:
+            return number + 1
+
+        with pytest.raises(ServerUnreachable):
+            add.submit(1)
+        assert STEPS == ["add(1,) failed: ServerUnreachable"]
+
+
+def test_a_failing_hook_after_a_submission_changes_nothing(app: App, caplog: pytest.LogCaptureFixture) -> None:
+    class Failing(Middleware):
+        def after_submit(self, submission: TaskSubmission, handle: str) -> None:
+            raise RuntimeError("no")
+
+    app.add_middleware(Outcomes(), Failing())
+
+    @app.task(name="add")
+    def add(number: int) -> int:
+        return number + 1
+
+    with in_memory(app):
+        assert add.submit(1).result() == 2
+    assert STEPS == ["add(1,) is 1"]
+    assert "a hook of the middleware has failed" in caplog.text
 
 
 def test_an_exception_of_a_middleware_counts_as_one_of_the_task(app: App) -> None:
@@ -293,8 +390,8 @@ def note(text: str) -> None:
         steps.write(f"{text}\\n")
 
 class Notes(Middleware):
-    def on_worker_start(self) -> None: note("worker starts")
-    def on_worker_stop(self) -> None: note("worker stops")
+    async def on_worker_start(self) -> None: note("worker starts")
+    async def on_worker_stop(self) -> None: note("worker stops")
     def on_process_start(self) -> None: note("process starts")
     def on_process_stop(self) -> None: note("process stops")
 

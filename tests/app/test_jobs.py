@@ -29,7 +29,7 @@ from switchgear import (
     TaskFailed,
     current_job,
 )
-from tests.app.house import hand_worker, url_of, working
+from tests.app.harness import hand_worker, url_of, working
 from tests.support.servers import Server
 from tests.support.waiting import DEADLINE_SECONDS, eventually
 from tests.support.wire import Kind

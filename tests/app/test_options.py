@@ -46,7 +46,7 @@ def shrink(path: str, width: int = 128) -> str:
         ({"unique": 3}, ValueError, "unique is True, a text or a callable that is given the arguments, not 3"),
         ({"unique": True, "unique_scope": "ever"}, ValueError, "unique_scope is one of unfinished, queued"),
         ({"unique": True, "unique_policy": "wait"}, ValueError, "unique_policy is one of join, reject, replace"),
-        ({"unique_for": 60}, ValueError, "unique_for says how a unique key counts, but there is none"),
+        ({"unique_for": 60}, ValueError, "unique_for needs a unique key"),
         ({"unique": lambda name: name}, TypeError, "unique wants name, but the task has the parameters path, width"),
         ({"unique": lambda path, /: path}, TypeError, "unique is called with arguments by name"),
         ({"key": 3}, ValueError, "key is a text or a callable that is given the arguments, not 3"),
@@ -82,7 +82,7 @@ def test_a_bad_option_is_found_at_decoration(
         ({"afters": []}, TypeError, "there is no option afters; did you mean after?"),
         ({"delay": 1, "at": 5}, ValueError, "at and delay both say when a job may start; give one of them"),
         ({"at": "noon"}, ValueError, "at is a datetime or seconds since the epoch, not 'noon'"),
-        ({"on_failure": "panic"}, ValueError, "on_failure is one of wait, skip, fail, run, not 'panic'"),
+        ({"on_failure": "panic"}, ValueError, "on_failure is one of wait, skip, fail, run, error, not 'panic'"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )

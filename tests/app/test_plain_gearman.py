@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from switchgear import App, ExtensionRequired, TaskFailed
-from tests.app.house import hand_worker, url_of, working
+from tests.app.harness import hand_worker, url_of, working
 from tests.support.servers import Server
 from tests.support.waiting import DEADLINE_SECONDS
 

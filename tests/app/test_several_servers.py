@@ -9,7 +9,7 @@ import pytest
 
 from switchgear import App, JobGroup, JobUnknown
 from switchgear.errors import ConfigError, ExtensionRequired, ServerUnreachable
-from tests.app.house import hand_worker, url_of
+from tests.app.harness import hand_worker, url_of
 from tests.support.proxy import cuttable
 from tests.support.servers import Server, running_switchgear
 from tests.support.waiting import DEADLINE_SECONDS, eventually

@@ -179,7 +179,7 @@ def test_ways_to_say_after(app: App, before: Callable[[App], Any]) -> None:
 def test_after_something_else(app: App) -> None:
     with pytest.raises(TypeError, match="after: expected a job, a group or a handle, not 3"):
         request(app.task(shrink).options(after=3), "a")
-    with pytest.raises(ValueError, match="after: a policy is one of wait, skip, fail, run, not 'panic'"):
+    with pytest.raises(ValueError, match="after: a policy is one of wait, skip, fail, run, error, not 'panic'"):
         request(app.task(shrink).options(after=[("H:h:1", "panic")]), "a")
 
 

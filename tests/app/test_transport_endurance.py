@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ from switchgear.app.task import short_key
 from switchgear.client.address import ServerAddress
 from switchgear.client.gearman.job_subscriber import JobSubscriber
 from switchgear.client.gearman.subscriptions import JobSubscribers
-from tests.app.house import hand_worker, url_of
+from tests.app.harness import hand_worker, url_of
 from tests.support.proxy import cuttable
 from tests.support.servers import Server, running_switchgear
 from tests.support.waiting import DEADLINE_SECONDS, eventually
@@ -110,7 +111,8 @@ def test_too_much_for_the_server_is_refused_without_harm_to_others() -> None:
         def large(text: str) -> None: ...
 
         job = small.submit(1)
-        with pytest.raises(ServerRefused, match=r"the arguments take 1048587 bytes, and .* takes at most 1048576"):
+        text = r"the arguments take 1048587 bytes, and .* takes at most 1048576 \(limits.packet_bytes\); .* blob store"
+        with pytest.raises(ServerRefused, match=text):
             large.submit("x" * 1024 * 1024)
         with hand_worker(server, small) as worker:
             worker.complete(worker.grab()[0], b"1")
@@ -200,7 +202,7 @@ def test_a_child_that_only_was_forked_ends_in_peace(live_server: Server) -> None
 def test_what_was_on_its_way_when_the_arguments_failed_is_told(app: App, is_async: bool) -> None:
     task = task_of(app, f"interrupted {is_async}")
 
-    def numbers() -> Iterator[object]:
+    def numbers() -> Iterator[Any]:
         yield from range(1200)
         yield "a word"
 

@@ -15,7 +15,7 @@ from switchgear.version import BUILD
 
 ROOT = Path(__file__).parents[2]
 
-RECORDED = {"background": 1000, "drain": 2000, "foreground": 3000, "push": 4000, "http": 5000, "http_json": 6000}
+RECORDED = {mode: 1000 * number for number, mode in enumerate(MODES, 1)}
 
 
 @pytest.mark.skipif(BUILD != "compiled", reason="it is the compiled modules that are counted")

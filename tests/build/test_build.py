@@ -25,7 +25,16 @@ def test_it_is_the_build_that_was_asked_for() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["engine.engine", "model", "net.hub", "net.tcp", "net.zmtp", "protocols.gearman.session", "storage.memory"]
+    "name",
+    [
+        "engine.engine",
+        "model",
+        "net.hub",
+        "net.tcp_connection",
+        "net.zmtp",
+        "protocols.gearman.session",
+        "storage.memory",
+    ],
 )
 def test_a_module_on_the_path_of_every_job_is_of_that_build(name: str) -> None:
     file = import_module(f"switchgear.{name}").__file__

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from switchgear import App
+from switchgear import App, Task
 from tests.cli.commands import call, call_json
 from tests.client.background import reverse, url_of, working
 from tests.support.servers import HOST, Server, free_port, running_gearmand, running_switchgear
@@ -53,7 +53,8 @@ def test_cancel_what_depends_on_it(server: Server) -> None:
 
 def test_very_many_are_cancelled_and_retried_by_one_action_of_the_server(server: Server) -> None:
     with App(url_of(server)) as app:
-        app.task(name="f")(abs).submit_many(range(2500))
+        task: Task[[int], int] = app.task(name="f")(abs)
+        task.submit_many(range(2500))
     result = call(server, "cancel", "--function", "f")
     assert (result.exit_code, result.stderr) == (0, "")
     *named, others = result.stdout.splitlines()
@@ -223,7 +224,7 @@ def test_pausing_what_nobody_knows(server: Server) -> None:
     submit(server, "reverse")
     result = call(server, "pause", "reverse", "revrese")
     assert (result.exit_code, result.stdout) == (0, "reverse paused\nrevrese paused\n")
-    assert result.stderr == "switchgear: nobody knows revrese yet; it will be paused when it appears\n"
+    assert result.stderr == "switchgear: there is no function revrese yet; it will be paused when it appears\n"
     assert call(server, "pause", "revrese").stderr == result.stderr
     assert call_json(server, "pause", "reverse", "revrese")["functions"] == [
         {"function": "reverse", "paused": True, "known": True},

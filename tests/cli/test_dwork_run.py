@@ -182,7 +182,7 @@ def test_for_programs(place: Path) -> None:
 
 
 def test_on_a_terminal_there_is_a_bar(place: Path) -> None:
-    file = tasks(place, "echo out", "sleep 0.3,echo out")
+    file = tasks(place, "echo out", "sleep 1,echo out")
     leader, follower = pty.openpty()
     with subprocess.Popen(
         [*PROGRAM, file], stdout=follower, stderr=follower, env={**os.environ, "TERM": "xterm"}
@@ -198,7 +198,7 @@ def test_on_a_terminal_there_is_a_bar(place: Path) -> None:
     os.close(leader)
     assert run.returncode == 0
     assert b"out\r\n" in seen
-    assert b"1/2" in seen
+    assert b"1 of 2" in seen
     assert b"1 running" in seen
     assert b"2 done" in seen
 

@@ -48,6 +48,7 @@ class Service:
         demo: Callable[[list[str]], None] | None = None,
         on_listening: Callable[[], None] | None = None,
         manager: ServiceManager | None = None,
+        restore_display: object = None,
     ) -> int:
         self.configs.append(config)
         self.reload = reload
@@ -241,7 +242,8 @@ def test_the_help_lists_commands_examples_and_exit_codes() -> None:
 def test_the_help_of_the_group_and_of_the_command_agree(name: str) -> None:
     command = main.get_command(click.Context(main), name)
     assert command is not None
-    assert command.get_short_help_str(80) in (COMMANDS[name].help, "Run the job server until it is told to stop.")
+    shown = command.get_short_help_str(80)
+    assert shown in (COMMANDS[name].help, "Run the job server until it receives a signal to stop.")
     assert "Examples:" in run(name, *(["check"] if name == "config" else []), "--help").output
 
 

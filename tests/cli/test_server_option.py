@@ -87,7 +87,7 @@ def test_without_a_queue_there_is_nothing_to_mention(here: Path) -> None:
 def test_the_help_of_a_worker_tells_the_defaults() -> None:
     text = " ".join(call("worker", "--help").stdout.split())
     assert "Default: the servers of the app; for a command, those in SWITCHGEAR_SERVER, then" in text
-    assert "gives our jobs to others. Default: 15." in text
+    assert "without a heartbeat. Default: 15." in text
     assert "before its process is killed. Default: 5." in text
 
 

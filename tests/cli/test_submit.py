@@ -10,6 +10,7 @@ import pty
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 
@@ -32,11 +33,22 @@ async def talk(job: WorkerJob) -> bytes:
     return b"end\n"
 
 
+SEEN = threading.Event()
+
+
+async def linger(job: WorkerJob) -> bytes:
+    """Lasts until its progress was seen."""
+    job.data(b"part\n")
+    job.progress(1, 2)
+    await asyncio.to_thread(SEEN.wait, DEADLINE_SECONDS)
+    return b"end\n"
+
+
 async def fail(job: WorkerJob) -> bytes:
     raise JobFailed("", job.payload)
 
 
-HANDLERS = {"reverse": reverse, "talk": talk, "fail": fail}
+HANDLERS = {"reverse": reverse, "talk": talk, "linger": linger, "fail": fail}
 
 
 @pytest.fixture(scope="module", params=["switchgear", "gearmand"])
@@ -178,7 +190,7 @@ def test_interrupted(any_server: Server) -> None:
         ["--unique-policy", "reject", "f"],
         ["--unique-for", "5", "f"],
         ["--unique", "k", "--unique-scope", "ever", "f"],
-        ["--server", "http://x", "f"],
+        ["--server", "ftp://x", "f"],
     ],
 )
 def test_wrong_usage(arguments: list[str]) -> None:
@@ -302,26 +314,27 @@ def test_json_of_other_ends(any_server: Server) -> None:
 
 
 def test_a_progress_bar_on_a_terminal_only(any_server: Server) -> None:
+    SEEN.clear()
     ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "switchgear", "submit", "--server", url_of(any_server), "talk", "x"]
-    try:
-        done = subprocess.run(
-            command,
-            stdout=subprocess.PIPE,
-            stderr=theirs,
-            check=True,
-            timeout=DEADLINE_SECONDS,
-            env={**os.environ, "TERM": "xterm"},
-        )
+    command = [sys.executable, "-m", "switchgear", "submit", "--server", url_of(any_server), "linger", "x"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=theirs, env={**os.environ, "TERM": "xterm"}
+    ) as process:
         os.close(theirs)
-        theirs = -1
-        shown = read_all(ours)
-    finally:
-        os.close(ours)
-        if theirs >= 0:
-            os.close(theirs)
-    assert done.stdout == b"part\nend\n"
-    assert b"50%" in shown
+        try:
+            shown = b""
+            while b"50%" not in shown:
+                shown += os.read(ours, 65_536)
+            SEEN.set()
+            shown += read_all(ours)
+        finally:
+            SEEN.set()
+            os.close(ours)
+        assert process.stdout is not None
+        assert process.stdout.read() == b"part\nend\n"
+    assert process.returncode == 0
+    assert b"1 of 2" in shown
+    assert shown.endswith(b"\r\x1b[K")  # it is removed
 
 
 def read_all(descriptor: int) -> bytes:

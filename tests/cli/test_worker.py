@@ -162,7 +162,7 @@ def test_what_the_server_keeps_of_a_job() -> None:
         ["f", "--exec", "cat", "--jobs", "0"],
         ["f", "--exec", "cat", "--count", "0"],
         ["f", "--exec", "cat", "--timeout", "soon"],
-        ["f", "--exec", "cat", "--server", "http://x"],
+        ["f", "--exec", "cat", "--server", "ftp://x"],
     ],
 )
 def test_wrong_usage(arguments: list[str]) -> None:

@@ -25,7 +25,7 @@ from switchgear.client.draft.flow_steps import (
 from switchgear.client.draft.worker_flow import DraftTask, DraftWorkerObserver, TaskValue, failed, succeeded
 from switchgear.errors import ServerRefused
 from switchgear.protocols.gearman_draft.messages import Result
-from tests.protocols.gearman_draft.house import MixedHouse, MixedTalker
+from tests.protocols.gearman_draft.harness import MixedHarness, MixedTalker
 
 T = TypeVar("T")
 
@@ -39,7 +39,7 @@ class World:
 
     def __init__(self, servers: int = 1) -> None:
         self.now = 1000.0
-        self.houses: dict[int, MixedHouse] = {port: MixedHouse() for port in range(1, servers + 1)}
+        self.harnesss: dict[int, MixedHarness] = {port: MixedHarness() for port in range(1, servers + 1)}
         self.down: set[int] = set()  # refuse connections
         self.silent: set[int] = set()  # accept, and say nothing from then on
         self.sent: list[tuple[int, bytes]] = []  # port, what was sent there
@@ -51,7 +51,7 @@ class World:
 
     @property
     def urls(self) -> list[str]:
-        return [f"gearman://server:{port}" for port in self.houses]
+        return [f"gearman://server:{port}" for port in self.harnesss]
 
     def clock(self) -> float:
         return self.now
@@ -62,12 +62,12 @@ class World:
 
     def peer(self, port: int, name: str = "peer") -> MixedTalker:
         """Somebody else at a server."""
-        return self.houses[port].talker(name)
+        return self.harnesss[port].talker(name)
 
     def kill(self, port: int) -> None:
         """As the power cut does it."""
         self.down.add(port)
-        self.houses[port] = MixedHouse()
+        self.harnesss[port] = MixedHarness()
         for line in [line for line in self._talkers if line.address.port == port]:
             del self._talkers[line]
             line.lost(f"{line.address} is gone")
@@ -129,8 +129,8 @@ class World:
 
     def _pass_time(self, seconds: float) -> None:
         self.now += max(0.0, seconds)
-        for house in self.houses.values():
-            house.pass_time(max(0.0, seconds))
+        for harness in self.harnesss.values():
+            harness.pass_time(max(0.0, seconds))
 
     def _send(self, line: DraftConnection, data: bytes) -> None:
         if line.is_open:
@@ -157,13 +157,13 @@ class World:
         if line.address.port in self.down:
             line.lost(f"cannot connect to {line.address}: Connection refused")
             return
-        house = self.houses[line.address.port]
-        self._talkers[line] = house.talker(f"line {next(self._order)}")
+        harness = self.harnesss[line.address.port]
+        self._talkers[line] = harness.talker(f"line {next(self._order)}")
         self._send(line, line.opened())
 
     def _shut(self, line: DraftConnection, problem: str) -> None:
         talker = self._talkers.pop(line, None)
-        if talker is not None and talker.name in talker.house.talkers:
+        if talker is not None and talker.name in talker.harness.talkers:
             talker.leave()
         line.lost(problem)
 

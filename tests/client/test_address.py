@@ -50,8 +50,6 @@ def test_gearmans_is_tls(monkeypatch: pytest.MonkeyPatch) -> None:
         assert plain.token
     for host in ("127.0.0.1", "[::1]", "localhost", "a.localhost"):
         assert ServerAddress.parse(f"gearman://{host}").token == "swg_secret"
-    with pytest.raises(ConfigError, match="this worker cannot speak TLS"):
-        ServerAddress.parse_plain("gearmans://a", "this worker")
     with pytest.raises(ConfigError, match="a token is one word"):
         address.security.with_token("two words")
     monkeypatch.setenv("SWITCHGEAR_TLS_CA", "/none")

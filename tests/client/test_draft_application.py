@@ -157,9 +157,9 @@ def test_no_server_is_there() -> None:
 
 def test_a_server_that_takes_no_jobs_is_passed_over() -> None:
     office = Office(servers=2)
-    office.world.houses[1].engine.drain()
+    office.world.harnesss[1].engine.drain()
     assert {office.submit().server.port for _ in range(20)} == {2}
-    office.world.houses[2].engine.drain()
+    office.world.harnesss[2].engine.drain()
     with pytest.raises(ServerRefused, match="REFUSED: server is shutting down"):
         office.submit()
 
@@ -197,7 +197,7 @@ def test_a_server_that_does_not_answer_is_given_up() -> None:
 def test_a_server_that_hung_up_long_ago_is_called_again() -> None:
     office = Office()
     office.submit()
-    for talker in list(office.world.houses[1].talkers.values()):
+    for talker in list(office.world.harnesss[1].talkers.values()):
         talker.stop_sending()
     assert office.submit().handle == "H:t:2"
 

@@ -43,15 +43,15 @@ class Works:
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_of_three_servers_is_killed_in_the_middle_of_a_run(kind: Kind) -> None:
     works = Works()
-    with ExitStack() as house:
-        servers = [house.enter_context(running_switchgear()) for _ in range(3)]
-        client = house.enter_context(client_of(kind, *servers))
+    with ExitStack() as harness:
+        servers = [harness.enter_context(running_switchgear()) for _ in range(3)]
+        client = harness.enter_context(client_of(kind, *servers))
         records = [
             client.submit("f", b"%d" % n, job_type=SYNC_WAIT if n % 3 == 0 else ASYNC_HANDLE) for n in range(JOBS)
         ]
         assert {record.server.port for record in records} == {server.port for server in servers}
-        recorders = [house.enter_context(working(kind, servers, {"f": works})) for _ in range(2)]
-        house.callback(works.go_on.set)
+        recorders = [harness.enter_context(working(kind, servers, {"f": works})) for _ in range(2)]
+        harness.callback(works.go_on.set)
 
         assert works.first_part_is_over.wait(DEADLINE_SECONDS)
         finished = note_finished(client, records)

@@ -68,7 +68,7 @@ class Shop:
 
     def asleep(self) -> list[bool]:
         """Which servers know that the worker sleeps."""
-        return [worker.asleep for house in self.world.houses.values() for worker in house.engine.workers.values()]
+        return [worker.asleep for harness in self.world.harnesss.values() for worker in harness.engine.workers.values()]
 
 
 def test_one_task_from_each_server_in_turn() -> None:
@@ -81,7 +81,7 @@ def test_one_task_from_each_server_in_turn() -> None:
     started = shop.diary.started()
     assert sorted(started[:3]) == [b"1-1", b"2-1", b"3-1"]
     assert sorted(started[3:]) == [b"1-2", b"2-2", b"3-2"]
-    assert not any(house.engine.jobs for house in shop.world.houses.values())
+    assert not any(harness.engine.jobs for harness in shop.world.harnesss.values())
 
 
 def test_every_server_is_asked_in_turn_until_the_threshold_and_then_told_of_the_sleep() -> None:
@@ -152,7 +152,7 @@ def test_a_handler_that_fails_ends_its_task_and_nothing_else() -> None:
     shop.stop_after(3)
     shop.run()
     assert shop.diary.of("ended") == [("ended", b"1", 1), ("ended", b"2", 1)]
-    job = kept_job(shop.world.houses[1].store, 1)
+    job = kept_job(shop.world.harnesss[1].store, 1)
     assert job is not None
     assert (job.result_code, job.result) == (1, b"RuntimeError: cannot do b'1'")
 
@@ -193,7 +193,7 @@ def test_so_many_tasks_and_no_more() -> None:
         shop.submit(1, b"%d" % n)
     shop.run()
     assert shop.diary.started() == [b"0", b"1"]
-    assert len(shop.world.houses[1].engine.jobs) == 3
+    assert len(shop.world.harnesss[1].engine.jobs) == 3
 
 
 def test_a_worker_that_is_stopped_finishes_its_task_and_says_goodbye() -> None:
@@ -208,8 +208,8 @@ def test_a_worker_that_is_stopped_finishes_its_task_and_says_goodbye() -> None:
     shop.submit(2, b"2")
     shop.run()
     assert len(shop.diary.of("ended")) == 1
-    assert not any(house.engine.workers for house in shop.world.houses.values())
-    assert sum(len(house.engine.jobs) for house in shop.world.houses.values()) == 1
+    assert not any(harness.engine.workers for harness in shop.world.harnesss.values())
+    assert sum(len(harness.engine.jobs) for harness in shop.world.harnesss.values()) == 1
     assert not any(line.is_open for line in shop.working.connections)
 
 

@@ -21,7 +21,7 @@ EXIT = encode(Query(QueryType.EXIT))
 ERROR = bytes.fromhex("0808")
 
 
-class House:
+class Harness:
     """A client whose wire is this test."""
 
     def __init__(self, location: str = "w1") -> None:
@@ -73,17 +73,17 @@ class Call:
         self._flow.close()
 
 
-def play(house: House, flow: Flow[Any], *answers: bytes) -> tuple[list[bytes], Any]:
+def play(harness: Harness, flow: Flow[Any], *answers: bytes) -> tuple[list[bytes], Any]:
     """Go through with a flow, answering as given; returns what was asked, and the result."""
     call = Call(flow)
     asked: list[bytes] = []
     script = list(answers)
     while not call.ended:
-        sent = house.sent()
+        sent = harness.sent()
         assert sent, "it waits, and has asked nothing"
         for tag, payload in sent:
             asked.append(payload)
-            house.answer(tag, script.pop(0))
+            harness.answer(tag, script.pop(0))
         call.look()
     assert not script
     return asked, call.result
@@ -119,21 +119,21 @@ ORIGINAL: list[tuple[str, Callable[[RequestFlows], Flow[Any]], str, str, Any]] =
 def test_to_the_original_server(
     location: str, ask: Callable[[RequestFlows], Flow[Any]], request_hex: str, answer_hex: str, result: Any
 ) -> None:
-    house = House(location)
-    asked, answered = play(house, ask(house.requests), bytes.fromhex(answer_hex))
+    harness = Harness(location)
+    asked, answered = play(harness, ask(harness.requests), bytes.fromhex(answer_hex))
     assert [payload.hex(" ") for payload in asked] == [request_hex]
     assert answered == result
 
 
 def test_an_error_without_a_reason_is_an_error() -> None:
-    house = House()
+    harness = Harness()
     with pytest.raises(ServerRefused, match="did not say why"):
-        play(house, house.requests.lookup("a"), ERROR)
+        play(harness, harness.requests.lookup("a"), ERROR)
 
 
 def test_fields_that_a_later_server_may_send_are_no_trouble() -> None:
-    house = House()
-    assert play(house, house.requests.create("a", ()), bytes.fromhex("08067a026869"))[1] == 1
+    harness = Harness()
+    assert play(harness, harness.requests.create("a", ()), bytes.fromhex("08067a026869"))[1] == 1
 
 
 # --- our own fields ---
@@ -156,45 +156,45 @@ def test_fields_that_a_later_server_may_send_are_no_trouble() -> None:
     ],
 )
 def test_what_only_our_server_knows(ask: Callable[[RequestFlows], Flow[Any]], query: Query) -> None:
-    house = House()
-    asked, _ = play(house, ask(house.requests), OK)
+    harness = Harness()
+    asked, _ = play(harness, ask(harness.requests), OK)
     assert asked == [encode(query)]
 
 
 def test_a_reason_is_told() -> None:
-    house = House()
+    harness = Harness()
     answer = encode(Query(QueryType.ERROR, reason=b"jobs would wait for each other: a -> a"))
     with pytest.raises(ServerRefused, match="a -> a"):
-        play(house, house.requests.create("a", "a"), answer)
+        play(harness, harness.requests.create("a", "a"), answer)
 
 
 def test_a_task_that_was_looked_up() -> None:
     log = [LogEntry(LogState.READY, 1), LogEntry(LogState.STARTED, 2), LogEntry(LogState.RECORDED, 5)]
     task = Task(b"a", b"", log=log, error=b"no", id=7, state=JobState.FAILED, after=[3, 4])
-    house = House()
-    _, record = play(house, house.requests.lookup("a"), encode(Query(QueryType.OK, [task], b"a", location=b"vm")))
+    harness = Harness()
+    _, record = play(harness, harness.requests.lookup("a"), encode(Query(QueryType.OK, [task], b"a", location=b"vm")))
     assert record == TaskRecord("a", 7, "failed", "vm", "no", (3, 4), started_us=2, ended_us=5)
     assert record.seconds(100) == pytest.approx(3e-6)
-    assert play(house, house.requests.lookup("a"), NOT_FOUND)[1] is None
+    assert play(harness, harness.requests.lookup("a"), NOT_FOUND)[1] is None
 
 
 def test_pages_of_a_list() -> None:
-    house = House()
+    harness = Harness()
     page = encode(Query(QueryType.OK, [Task(b"a", id=1, state=JobState.RUNNING)], cursor=500))
-    asked, (records, cursor) = play(house, house.requests.page(0), page)
+    asked, (records, cursor) = play(harness, harness.requests.page(0), page)
     assert asked == [encode(Query(QueryType.LIST))]
     assert ([record.name for record in records], cursor) == (["a"], 500)
-    asked, (records, cursor) = play(house, house.requests.page(500), OK)
+    asked, (records, cursor) = play(harness, harness.requests.page(500), OK)
     assert asked == [encode(Query(QueryType.LIST, cursor=500))]
     assert (records, cursor) == ([], 0)
 
 
 def test_names_come_back_as_they_went() -> None:
-    house = House()
+    harness = Harness()
     for name in (b"\xff\xfe", "naïve".encode(), b"a b"):
         answer = encode(Query(QueryType.TRANSFER, [Task(name, b"vm")]))
-        _, stolen = play(house, house.requests.steal(1, 0, 0), answer)
-        asked, _ = play(house, house.requests.complete(stolen.tasks[0].name, None), OK)
+        _, stolen = play(harness, harness.requests.steal(1, 0, 0), answer)
+        asked, _ = play(harness, harness.requests.complete(stolen.tasks[0].name, None), OK)
         assert decode_reply(asked[0]).tasks[0].name == name
 
 
@@ -202,59 +202,59 @@ def test_names_come_back_as_they_went() -> None:
 
 
 def test_many_tasks_go_in_batches_several_of_them_in_flight() -> None:
-    house = House()
-    call = Call(house.requests.create((f"t{number}" for number in range(9500)), ()))
-    sent = house.sent()
+    harness = Harness()
+    call = Call(harness.requests.create((f"t{number}" for number in range(9500)), ()))
+    sent = harness.sent()
     assert [len(decode_reply(payload).tasks) for _, payload in sent] == [1000] * 8
     for tag, _ in reversed(sent):  # in any order
-        house.answer(tag, OK)
+        harness.answer(tag, OK)
     call.look()
-    sent = house.sent()
+    sent = harness.sent()
     assert [len(decode_reply(payload).tasks) for _, payload in sent] == [1000, 500]
     for tag, _ in sent:
-        house.answer(tag, OK)
+        harness.answer(tag, OK)
     call.look()
     assert call.result == 9500
 
 
 def test_long_names_make_more_messages() -> None:
-    house = House()
-    asked, created = play(house, house.requests.create([b"x" * 1_500_000] * 7, ()), OK, OK, OK)
+    harness = Harness()
+    asked, created = play(harness, harness.requests.create([b"x" * 1_500_000] * 7, ()), OK, OK, OK)
     assert [len(decode_reply(payload).tasks) for payload in asked] == [3, 3, 1]
     assert created == 7
 
 
 @pytest.mark.parametrize(("answer", "most_in_flight"), [(ERROR, 1), (NOT_FOUND, 3)])
 def test_a_server_that_may_change_the_order_gets_one_batch_after_the_other(answer: bytes, most_in_flight: int) -> None:
-    house = House()
-    call = Call(house.requests.create(((f"t{number}", [f"t{number - 1}"]) for number in range(1, 3001)), ()))
-    (first, _), (question, lookup) = house.sent()
+    harness = Harness()
+    call = Call(harness.requests.create(((f"t{number}", [f"t{number - 1}"]) for number in range(1, 3001)), ()))
+    (first, _), (question, lookup) = harness.sent()
     assert decode_reply(lookup).type == QueryType.LOOKUP
-    house.answer(question, answer)
+    harness.answer(question, answer)
     call.look()
-    in_flight = {first, *(tag for tag, _ in house.sent())}
+    in_flight = {first, *(tag for tag, _ in harness.sent())}
     most = 0
     while not call.ended:
         most = max(most, len(in_flight))
         for tag in in_flight:
-            house.answer(tag, OK)
+            harness.answer(tag, OK)
         call.look()
-        in_flight = {tag for tag, _ in house.sent()}
+        in_flight = {tag for tag, _ in harness.sent()}
     assert call.result == 3000
     assert most == most_in_flight
 
 
 def test_tasks_that_are_not_found() -> None:
-    house = House()
+    harness = Harness()
     missing = encode(Query(QueryType.NOT_FOUND, [Task(b"b")], reason=b"no"))
-    assert play(house, house.requests.complete(["a", "b"], None), missing)[1] == ("b",)
-    assert play(house, house.requests.complete(["a", "b"], None), NOT_FOUND)[1] == ("a", "b")
+    assert play(harness, harness.requests.complete(["a", "b"], None), missing)[1] == ("b",)
+    assert play(harness, harness.requests.complete(["a", "b"], None), NOT_FOUND)[1] == ("a", "b")
 
 
 def test_a_transfer_of_which_some_are_not_ours_is_made_for_the_others() -> None:
-    house = House()
+    harness = Harness()
     missing = encode(Query(QueryType.NOT_FOUND, [Task(b"b")]))
-    asked, unknown = play(house, house.requests.transfer(["a", "b", "c", "a"], ()), missing, OK)
+    asked, unknown = play(harness, harness.requests.transfer(["a", "b", "c", "a"], ()), missing, OK)
     assert [[task.name for task in decode_reply(each).tasks] for each in asked] == [[b"a", b"b", b"c"], [b"a", b"c"]]
     assert unknown == ("b",)
 
@@ -263,82 +263,82 @@ def test_a_transfer_of_which_some_are_not_ours_is_made_for_the_others() -> None:
 
 
 def test_a_create_whose_answer_was_lost_says_how_old_it_is() -> None:
-    house = House()
-    call = Call(house.requests.create("a", ()))
-    ((tag, first),) = house.sent()
-    house.pending_requests.disconnected("the connection was lost")
-    house.now += 2.5
-    house.pending_requests.connected()
-    ((same_tag, again),) = house.sent()
+    harness = Harness()
+    call = Call(harness.requests.create("a", ()))
+    ((tag, first),) = harness.sent()
+    harness.pending_requests.disconnected("the connection was lost")
+    harness.now += 2.5
+    harness.pending_requests.connected()
+    ((same_tag, again),) = harness.sent()
     assert (same_tag, decode_reply(first).retry_us) == (tag, None)
     assert decode_reply(again).retry_us == 2_500_001
-    house.now += 1
-    house.pending_requests.disconnected("once more")
-    ((_, again),) = house.sent()
+    harness.now += 1
+    harness.pending_requests.disconnected("once more")
+    ((_, again),) = harness.sent()
     assert decode_reply(again).retry_us == 3_500_001
-    house.answer(tag, OK)
+    harness.answer(tag, OK)
     call.look()
     assert call.result == 1
 
 
 def test_what_was_never_sent_is_sent_as_new() -> None:
-    house = House()
-    call = Call(house.requests.create("a", ()))
-    house.pending_requests.next_message()  # and there was no room for it
-    house.pending_requests.disconnected("nobody there")
-    house.now += 5
-    ((_, payload),) = house.sent()
+    harness = Harness()
+    call = Call(harness.requests.create("a", ()))
+    harness.pending_requests.next_message()  # and there was no room for it
+    harness.pending_requests.disconnected("nobody there")
+    harness.now += 5
+    ((_, payload),) = harness.sent()
     assert decode_reply(payload).retry_us is None
     assert not call.ended
 
 
 def test_what_was_in_flight_is_asked_again_in_its_order() -> None:
-    house = House()
-    call = Call(house.requests.create((f"t{number}" for number in range(4000)), ()))
-    sent = house.sent()
-    house.answer(sent[1][0], OK)
-    house.pending_requests.disconnected("lost")
+    harness = Harness()
+    call = Call(harness.requests.create((f"t{number}" for number in range(4000)), ()))
+    sent = harness.sent()
+    harness.answer(sent[1][0], OK)
+    harness.pending_requests.disconnected("lost")
     call.look()
-    assert [tag for tag, _ in house.sent()] == [tag for tag, _ in (sent[0], *sent[2:])]
+    assert [tag for tag, _ in harness.sent()] == [tag for tag, _ in (sent[0], *sent[2:])]
 
 
 def test_an_answer_that_came_right_before_the_loss_counts() -> None:
-    house = House()
-    call = Call(house.requests.create("a", ()))
-    ((tag, _),) = house.sent()
-    house.pending_requests.disconnected("lost")
-    house.answer(tag, OK)
+    harness = Harness()
+    call = Call(harness.requests.create("a", ()))
+    ((tag, _),) = harness.sent()
+    harness.pending_requests.disconnected("lost")
+    harness.answer(tag, OK)
     call.look()
     assert call.result == 1
-    assert house.sent() == []
+    assert harness.sent() == []
 
 
 def test_a_complete_whose_answer_was_lost_is_no_unknown_task() -> None:
-    house = House()
-    call = Call(house.requests.complete(["a", "b"], None))
-    house.sent()
-    house.pending_requests.disconnected("lost")
-    ((tag, _),) = house.sent()
-    house.answer(tag, encode(Query(QueryType.NOT_FOUND, [Task(b"a"), Task(b"b")])))
+    harness = Harness()
+    call = Call(harness.requests.complete(["a", "b"], None))
+    harness.sent()
+    harness.pending_requests.disconnected("lost")
+    ((tag, _),) = harness.sent()
+    harness.answer(tag, encode(Query(QueryType.NOT_FOUND, [Task(b"a"), Task(b"b")])))
     call.look()
     for name, state in ((b"a", JobState.DONE), (b"b", JobState.WAITING)):
-        ((tag, lookup),) = house.sent()
+        ((tag, lookup),) = harness.sent()
         assert decode_reply(lookup).name == name
-        house.answer(tag, encode(Query(QueryType.OK, [Task(name, state=state)])))
+        harness.answer(tag, encode(Query(QueryType.OK, [Task(name, state=state)])))
         call.look()
     assert call.result == ("b",)
 
 
 def test_a_server_that_is_about_to_stop_is_asked_again_when_it_is_back() -> None:
-    house = House()
-    call = Call(house.requests.create("a", ()))
-    ((tag, _),) = house.sent()
-    house.answer(tag, encode(Query(QueryType.EXIT, reason=b"server is shutting down")))
+    harness = Harness()
+    call = Call(harness.requests.create("a", ()))
+    ((tag, _),) = harness.sent()
+    harness.answer(tag, encode(Query(QueryType.EXIT, reason=b"server is shutting down")))
     call.look()
     assert not call.ended
-    house.pending_requests.disconnected("the connection was lost")
-    ((tag, _),) = house.sent()
-    house.answer(tag, OK)
+    harness.pending_requests.disconnected("the connection was lost")
+    ((tag, _),) = harness.sent()
+    harness.answer(tag, OK)
     call.look()
     assert call.result == 1
 
@@ -347,8 +347,8 @@ def test_a_server_that_is_about_to_stop_is_asked_again_when_it_is_back() -> None
 
 
 def test_nobody_answers() -> None:
-    house = House()
-    call = Call(house.requests.status())
+    harness = Harness()
+    call = Call(harness.requests.status())
     assert call.step is not None
     assert call.step.deadline == 110
     with pytest.raises(ServerUnreachable, match="no answer from dwork://here:6125 within 10 s"):
@@ -356,58 +356,58 @@ def test_nobody_answers() -> None:
 
 
 def test_nobody_is_there() -> None:
-    house = House()
-    house.pending_requests.disconnected("our key was refused")
-    call = Call(house.requests.status())
+    harness = Harness()
+    harness.pending_requests.disconnected("our key was refused")
+    call = Call(harness.requests.status())
     with pytest.raises(ServerUnreachable, match=r"cannot connect to .* \(our key was refused\)"):
         call.time_out()
-    assert house.sent() == []  # it is not asked later
+    assert harness.sent() == []  # it is not asked later
 
 
 def test_a_steal_that_waits_is_waited_for() -> None:
-    house = House()
-    call = Call(house.requests.steal(1, 30, 0))
+    harness = Harness()
+    call = Call(harness.requests.steal(1, 30, 0))
     assert call.step is not None
     assert call.step.deadline == 140
 
 
 def test_tasks_that_come_too_late_are_there_for_the_next() -> None:
-    house = House()
-    call = Call(house.requests.steal(2, 0, 0))
-    ((tag, _),) = house.sent()
+    harness = Harness()
+    call = Call(harness.requests.steal(2, 0, 0))
+    ((tag, _),) = harness.sent()
     call.cancel()
-    house.answer(tag, encode(Query(QueryType.TRANSFER, [Task(b"a", b"vm"), Task(b"b", b"vm"), Task(b"c", b"vm")])))
-    assert [task.name for task in play(house, house.requests.steal(2, 0, 0))[1]] == ["a", "b"]
-    house.requests.give_back_surplus()
-    ((_, payload),) = house.sent()
+    harness.answer(tag, encode(Query(QueryType.TRANSFER, [Task(b"a", b"vm"), Task(b"b", b"vm"), Task(b"c", b"vm")])))
+    assert [task.name for task in play(harness, harness.requests.steal(2, 0, 0))[1]] == ["a", "b"]
+    harness.requests.give_back_surplus()
+    ((_, payload),) = harness.sent()
     assert payload == encode(Query(QueryType.TRANSFER, [Task(b"c", b"w1")], location=b"w1"))
 
 
 def test_a_late_answer_is_not_taken_for_another() -> None:
-    house = House()
-    late = Call(house.requests.exit("x"))
-    ((tag, _),) = house.sent()
+    harness = Harness()
+    late = Call(harness.requests.exit("x"))
+    ((tag, _),) = harness.sent()
     late.cancel()
-    call = Call(house.requests.status())
-    house.answer(tag, NOT_FOUND)
+    call = Call(harness.requests.status())
+    harness.answer(tag, NOT_FOUND)
     call.look()
     assert not call.ended
 
 
 @pytest.mark.parametrize("frames", [[], [b"1"], [b"1", b"x", OK], [b"1", b"", OK, OK]])
 def test_what_is_no_answer_is_dropped(frames: list[bytes]) -> None:
-    house = House()
-    call = Call(house.requests.status())
-    house.sent()
-    house.pending_requests.receive(frames)
+    harness = Harness()
+    call = Call(harness.requests.status())
+    harness.sent()
+    harness.pending_requests.receive(frames)
     call.look()
     assert not call.ended
 
 
 def test_an_answer_that_makes_no_sense_is_an_error() -> None:
-    house = House()
+    harness = Harness()
     with pytest.raises(ServerRefused, match="makes no sense"):
-        play(house, house.requests.status(), b"\xff\xff")
+        play(harness, harness.requests.status(), b"\xff\xff")
 
 
 # --- addresses and keys ---

@@ -253,17 +253,17 @@ def test_a_server_that_is_restarted(tmp_path: Path) -> None:
     store = f"sqlite:{tmp_path / 'jobs.db'}"
     port = free_port()
 
-    house = ExitStack()
+    harness = ExitStack()
 
     async def meanwhile(worker: TaskStealer[Result], recorder: Recorder) -> None:
         await recorder.until("unreachable")
-        house.enter_context(running_dwork(store=store, port=port))  # until the worker has left
+        harness.enter_context(running_dwork(store=store, port=port))  # until the worker has left
 
     with running_dwork(store=store, port=port) as (server, url):
         with DworkClient(url, location="worker") as client:
             client.create([f"t{number}" for number in range(20)])
         server.kill()
-    with house:
+    with harness:
         recorder = working(url, succeed, meanwhile, timeout_seconds=0.3)
     assert sorted(recorder.names("ended")) == sorted(f"t{number}" for number in range(20))
 

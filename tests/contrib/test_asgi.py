@@ -109,6 +109,10 @@ def test_visitors_only_read(mounted: HttpClient) -> None:
     refused = send(mounted, "POST", "/v1/jobs", {"function": "f"})
     assert (refused.status, refused.json["code"]) == (403, "not_allowed")
     assert send(mounted, "DELETE", "/v1/session").status == 404
+    for path in ("/v1/session/codes", "/v1/session/%63odes", "/v1/session"):
+        # They would get the identity of the program.
+        assert send(mounted, "POST", path).status == 404
+        assert send(mounted, "POST", path, X_Visitor="boss").status == 404
 
 
 def test_some_do_more(mounted: HttpClient) -> None:

@@ -11,25 +11,25 @@ from pathlib import Path
 import pytest
 
 from switchgear.config import ListenUrl
-from switchgear.dashboard.assets import load_assets, without_indentation
+from switchgear.dashboard.assets import file_names, load_assets, read_file
 from switchgear.protocols.http.guard import BrowserGuard
 from switchgear.protocols.http.routes import DASHBOARD_ROUTES, ROUTES
 from switchgear.protocols.http.routing import Router
-from tests.protocols.http.house import Answer, HttpHouse
+from tests.protocols.http.harness import Answer, HttpHarness
 
 STATIC = Path(str(files("switchgear.dashboard") / "static"))
 MOST_COMPRESSED_BYTES = 100_000
 
 
-def house() -> HttpHouse:
-    made = HttpHouse()
+def harness() -> HttpHarness:
+    made = HttpHarness()
     made.setup.router = Router((*ROUTES, *DASHBOARD_ROUTES), BrowserGuard(()))
     return made
 
 
 def get(target: str, **headers: str) -> Answer:
     given = {name.replace("_", "-"): value for name, value in headers.items()}
-    return house().ask("browser", "GET", target, headers=given)
+    return harness().ask("browser", "GET", target, headers=given)
 
 
 def file_path(name: str) -> str:
@@ -54,6 +54,7 @@ def test_the_page_runs_nothing_of_others() -> None:
     policy = get("/").headers["content-security-policy"]
     for part in (
         "default-src 'none'", "script-src 'self'", "style-src 'self'", "img-src 'self' data:", "connect-src 'self'",
+        "worker-src 'self'",
         "frame-ancestors 'self'",
     ):  # fmt: skip
         assert part in policy.split("; ")
@@ -78,12 +79,23 @@ def test_files_never_change() -> None:
     assert answer.headers["content-type"] == "text/javascript; charset=utf-8"
     assert answer.headers["cache-control"] == "public, max-age=31536000, immutable"
     assert answer.headers["x-content-type-options"] == "nosniff"
-    assert answer.body == without_indentation((STATIC / "app.js").read_bytes())
+    assert answer.body == read_file("app.js")
 
 
-def test_files_are_sent_without_indentation_and_comments() -> None:
-    assert without_indentation(b"// why\n\n  a;  // here\n    b;\n") == b"a;  // here\nb;\n"
+def test_files_of_others_are_sent_as_they_are() -> None:
     assert get(file_path("vendor/lit-html.js")).body == (STATIC / "vendor" / "lit-html.js").read_bytes()
+
+
+def test_the_first_request_prepares_the_files_step_by_step() -> None:
+    load_assets.cache_clear()
+    read_file.cache_clear()
+    answer = get("/")
+    assert (answer.status, answer.body) == (200, load_assets().page.body)
+    assert read_file.cache_info().misses == len(file_names())
+    load_assets.cache_clear()
+    assert get(file_path("no-such-file.js")).code == "not_found"
+    load_assets.cache_clear()
+    assert get("/static/0/no-such-file.js").code == "not_found"
 
 
 def test_files_are_compressed_for_those_who_can_read_it() -> None:
@@ -114,7 +126,7 @@ def test_nothing_else_is_served(target: str) -> None:
 
 
 def test_pages_cannot_be_posted_to() -> None:
-    assert house().ask("c", "POST", "/", b"{}").code == "method_not_allowed"
+    assert harness().ask("c", "POST", "/", b"{}").code == "method_not_allowed"
 
 
 def test_a_listener_can_do_without_the_dashboard() -> None:
@@ -122,7 +134,7 @@ def test_a_listener_can_do_without_the_dashboard() -> None:
     assert ListenUrl.parse("http://127.0.0.1:4740?dashboard=no").text("dashboard") == "no"
     with pytest.raises(ValueError, match="neither yes nor no"):
         ListenUrl.parse("http://127.0.0.1:4740?dashboard=maybe")
-    assert HttpHouse().ask("c", "GET", "/").code == "not_found"
+    assert HttpHarness().ask("c", "GET", "/").code == "not_found"
 
 
 # --- what is in the package ---
@@ -167,10 +179,15 @@ def test_imports_name_files_that_exist() -> None:
 def test_every_place_of_the_navigation_has_a_view_and_a_text() -> None:
     app = (STATIC / "app.js").read_text()
     texts = (STATIC / "texts.js").read_text()
-    places = re.findall(r'\{ id: "(\w+)", group: "(\w+)", key: "(\w)"', app)
+    places = re.findall(r'\{ id: "(\w+)", group: "\w+", file: "(\w+)", key: "(\w)"', app)
     assert places
     assert len({key for _, _, key in places}) == len(places)
-    views = {path.stem for path in (STATIC / "views").iterdir()}
-    assert {name for name, _, _ in places} | {"function", "job"} == views
+    assert {file for _, file, _ in places} == {path.stem for path in (STATIC / "views").iterdir()}
+    files = {name: file for name, file, _ in places} | {"function": "functions", "job": "jobs"}
+    views = set(files)
+    for name, file in files.items():
+        made = re.search(r"^export const views = \{ (.*)$", (STATIC / "views" / f"{file}.js").read_text(), re.MULTILINE)
+        assert made, file
+        assert re.search(rf"\b{name}: ", made[1]), f"{file}.js has no view {name}"
     for name in views:
         assert re.search(rf"^    {name}: {{ name:", texts, re.MULTILINE)

@@ -23,6 +23,7 @@ import pytest
 
 from tests.support.http_client import HttpClient
 from tests.support.peers import require_node_script, require_program
+from tests.support.postgres import Cluster
 from tests.support.servers import HOST, Server, free_port, running_switchgear
 from tests.support.waiting import eventually
 
@@ -31,6 +32,7 @@ pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
 FOLDER = Path(__file__).parent / "browser"
 ROOT = Path(__file__).parents[2]
 IMAGES = ROOT / "docs" / "images"
+PICTURES = Path(__file__).parent / "pictures"
 SCENARIO_SECONDS = 500
 
 
@@ -106,8 +108,33 @@ def test_every_view(scene: str, scheme: str, width: str) -> None:
     assert len(found["places"]) >= 9
 
 
+def test_views_look_as_before() -> None:
+    """A deliberate change: `make screenshots`, and look at the pictures before they are committed."""
+    mode = "write" if os.environ.get("WRITE_SCREENSHOTS") else "compare"
+    with serving() as (_, url, _):
+        found = in_browser("screenshots", url, mode, str(PICTURES))
+    assert found["problems"] == []
+    assert found["differences"] == {}, f"make screenshots, if that is meant; see {PICTURES / 'seen'}"
+    if mode == "compare":
+        assert found["withoutPanel"] > found["tolerance"], "a missing panel would not be noticed"
+
+
+def test_lighthouse(scene: str) -> None:
+    found = in_browser("lighthouse", scene, str(free_port()), "overview", "jobs", "stream")
+    for place, scores in found.items():
+        assert scores["error"] == "", place
+        assert (scores["accessibility"], scores["wrong"]) == (1, []), place
+        assert scores["performance"] >= 0.95, place
+
+
 def test_everything_by_keyboard(scene: str) -> None:
     assert in_browser("keys", scene)["problems"] == []
+
+
+def test_the_task_stream(scene: str) -> None:
+    found = in_browser("stream", scene)
+    assert found["problems"] == []
+    assert found["many"]["perSecond"] > 5  # even here, without a graphics card and beside other tests
 
 
 def test_actions(scene: str) -> None:
@@ -198,4 +225,17 @@ def test_a_server_that_demands_identities(tmp_path: Path) -> None:
         )
         with urllib.request.urlopen(request) as answer:
             assert answer.status == 200
-        assert in_browser("login", url, tokens["viewer"], tokens["ops"])["problems"] == []
+        asked = urllib.request.Request(
+            f"{url}v1/session/codes", b"", {"Authorization": f"Bearer {tokens['ops']}"}, method="POST"
+        )
+        with urllib.request.urlopen(asked) as answer:
+            code = json.loads(answer.read())["code"]
+        assert in_browser("login", url, tokens["viewer"], tokens["ops"], code)["problems"] == []
+
+
+@pytest.mark.xdist_group("postgresql")
+def test_the_nodes_of_a_cluster(postgres: Cluster) -> None:
+    settings = ("cluster.enabled=true", "cluster.name=ada", "cluster.allow_async=true")
+    more = [word for setting in settings for word in ("--set", setting)]
+    with serving("--store", postgres.new_url(), *more) as (_, url, _):
+        assert in_browser("nodes", url, "ada")["problems"] == []

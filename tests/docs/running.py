@@ -38,10 +38,11 @@ class Reader:
         self._page = page
         self._place = place
         self._does_commands = does_commands
-        self._module = ModuleType(page.stem.replace("-", "_"))
+        name = page.stem.replace("-", "_")
+        self._module = ModuleType(f"{name}_page" if name in sys.stdlib_module_names else name)  # http.md is not `http`
         self._module.__file__ = str(page)
         self._terminals: list[tuple[subprocess.Popen[bytes], Path]] = []
-        self._house = contextlib.ExitStack()
+        self._harness = contextlib.ExitStack()
         self._port = self._http_port = ""
         kept = {name: value for name, value in os.environ.items() if not name.startswith("SWITCHGEAR_")}
         programs = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
@@ -50,8 +51,8 @@ class Reader:
     def read(self) -> None:
         """Do what the page says, from top to bottom."""
         blocks = [block for block in blocks_of(self._page) if not block.is_skipped]
-        with self._house:
-            self._house.callback(self._leave)
+        with self._harness:
+            self._harness.callback(self._leave)
             if any(block.file_name is None and _TEST.search(block.text) for block in blocks):
                 self._try_tests([block for block in blocks if block.language == "python"])
                 return
@@ -89,7 +90,7 @@ class Reader:
             exec(compile(code, str(self._page), "exec", dont_inherit=True), names)
         if block.how == "with a worker":
             worker = start_background(names["app"])
-            self._house.callback(worker.stop, PATIENCE_SECONDS)
+            self._harness.callback(worker.stop, PATIENCE_SECONDS)
         if block.output is not None:
             self._compare(f"line {block.line}", block.output, printed.getvalue())
 
@@ -99,7 +100,7 @@ class Reader:
             if self._does_commands:  # one of them starts the server
                 self._port = str(free_port())
             else:
-                self._port = str(self._house.enter_context(running_switchgear()).port)
+                self._port = str(self._harness.enter_context(running_switchgear()).port)
         if f":{DOCUMENTED_HTTP_PORT}" in text and not self._http_port:
             self._http_port = str(free_port())
         text = text.replace(f":{DOCUMENTED_HTTP_PORT}", f":{self._http_port}")

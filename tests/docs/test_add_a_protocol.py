@@ -21,7 +21,7 @@ from switchgear.client import Client
 from switchgear.errors import StorageError
 from switchgear.protocol_registry import ENTRY_POINT_GROUP
 from tests.docs.pages import DOCS, blocks_of
-from tests.net.house import HubHouse, RecordingWire, idle, in_turns, open_house
+from tests.net.harness import HubHarness, RecordingWire, idle, in_turns, open_harness
 from tests.support.waiting import DEADLINE_SECONDS
 
 PAGE = DOCS / "howto" / "add-a-protocol.md"
@@ -188,13 +188,13 @@ def module(package: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleTyp
     sys.modules.pop("line_protocol", None)
 
 
-def session_at(house: HubHouse, module: ModuleType) -> tuple[Callable[[bytes], None], RecordingWire]:
+def session_at(harness: HubHarness, module: ModuleType) -> tuple[Callable[[bytes], None], RecordingWire]:
     """A function that sends a line, and what the session writes."""
     wire = RecordingWire()
-    session: Any = module.LineSession(house.hub, wire, b"", 1000)
+    session: Any = module.LineSession(harness.hub, wire, b"", 1000)
 
     def send(line: bytes) -> None:
-        house.hub.begin_turn()
+        harness.hub.begin_turn()
         session.receive(line + b"\n")
 
     return send, wire
@@ -203,12 +203,12 @@ def session_at(house: HubHouse, module: ModuleType) -> tuple[Callable[[bytes], N
 def test_an_answer_waits_for_the_commit(module: ModuleType) -> None:
     @in_turns
     async def story() -> None:
-        house = await open_house()
-        send, wire = session_at(house, module)
+        harness = await open_harness()
+        send, wire = session_at(harness, module)
         send(b"SUBMIT shout hello")
         await idle()
         assert wire.writes == []
-        await house.store.succeed()
+        await harness.store.succeed()
         assert wire.writes == [b"CREATED 1\n"]
 
     story()
@@ -217,13 +217,13 @@ def test_an_answer_waits_for_the_commit(module: ModuleType) -> None:
 def test_an_answer_is_replaced_if_the_commit_fails(module: ModuleType) -> None:
     @in_turns
     async def story() -> None:
-        house = await open_house()
-        send, wire = session_at(house, module)
+        harness = await open_harness()
+        send, wire = session_at(harness, module)
         send(b"SUBMIT shout hello")
         await idle()
-        await house.store.fail(StorageError("the disk is full"))
+        await harness.store.fail(StorageError("the disk is full"))
         (answer,) = wire.writes
         assert answer.startswith(b"ERROR ")
-        assert not house.engine.job_count()
+        assert not harness.engine.job_count()
 
     story()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import http
+import sys
 from pathlib import Path
 
 import pytest
@@ -87,3 +89,10 @@ def test_a_page_is_read_block_by_block(tmp_path: Path) -> None:
 )
 def test_output_is_compared_but_for_what_varies(expected: str, seen: str, is_so: bool) -> None:
     assert matches(expected, seen) is is_so
+
+
+def test_a_page_named_like_a_module_of_python_does_not_replace_it(tmp_path: Path) -> None:
+    page = tmp_path / "http.md"
+    page.write_text("```python\nimport http.client\n```\n")
+    Reader(page, tmp_path, does_commands=False).read()
+    assert sys.modules["http"] is http

@@ -8,23 +8,23 @@ from typing import Any
 import pytest
 
 from switchgear.testing import check_engine
-from tests.engine.house import House
+from tests.engine.harness import Harness
 
 
 @pytest.fixture
-def make_house() -> Iterator[Callable[..., House]]:
+def make_harness() -> Iterator[Callable[..., Harness]]:
     """Makes engines with the settings that a test wants."""
-    houses: list[House] = []
+    harnesss: list[Harness] = []
 
-    def make(**settings: Any) -> House:
-        houses.append(House(**settings))
-        return houses[-1]
+    def make(**settings: Any) -> Harness:
+        harnesss.append(Harness(**settings))
+        return harnesss[-1]
 
     yield make
-    for house in houses:
-        check_engine(house.engine)
+    for harness in harnesss:
+        check_engine(harness.engine)
 
 
 @pytest.fixture
-def house(make_house: Callable[..., House]) -> House:
-    return make_house()
+def harness(make_harness: Callable[..., Harness]) -> Harness:
+    return make_harness()

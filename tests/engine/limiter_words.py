@@ -6,27 +6,27 @@ from typing import Any
 
 from switchgear.model import Job, Limiter, Worker
 from switchgear.policy import Policy
-from tests.engine.house import House
+from tests.engine.harness import Harness
 
 
-def limit(house: House, **limits: Any) -> None:
-    house.engine.set_policy(house.function(), Policy(**limits))
+def limit(harness: Harness, **limits: Any) -> None:
+    harness.engine.set_policy(harness.function(), Policy(**limits))
 
 
-def limiter_of(house: House) -> Limiter:
-    limiter = house.function().limiter
+def limiter_of(harness: Harness) -> Limiter:
+    limiter = harness.function().limiter
     assert limiter is not None
     return limiter
 
 
-def submit_each(house: House, *keys: bytes, **options: Any) -> list[Job]:
-    return [house.submit(key=key, **options) for key in keys]
+def submit_each(harness: Harness, *keys: bytes, **options: Any) -> list[Job]:
+    return [harness.submit(key=key, **options) for key in keys]
 
 
-def taken(house: House, worker: Worker, most: int = 1000) -> list[Job]:
+def taken(harness: Harness, worker: Worker, most: int = 1000) -> list[Job]:
     """All that the worker can get, and it keeps them."""
     jobs: list[Job] = []
-    while len(jobs) < most and (job := house.engine.take(worker)) is not None:
+    while len(jobs) < most and (job := harness.engine.take(worker)) is not None:
         jobs.append(job)
     return jobs
 

@@ -24,73 +24,73 @@ from switchgear.model.job import DETAILS_BYTES
 from switchgear.policy import Policy
 from switchgear.refusals import REFUSED_CONFLICT, REFUSED_RUNNING
 from switchgear.testing import RecordingPeer, check_engine
-from tests.engine.house import House, causes, ids, peer_of, state_of
+from tests.engine.harness import Harness, causes, ids, peer_of, state_of
 from tests.engine.test_packed_queues import Side
 
 # --- priority ---
 
 
-def test_a_ready_job_goes_to_the_end_of_the_queue_of_its_new_priority(house: House) -> None:
-    first, second, third = house.submit(), house.submit(), house.submit()
-    urgent = house.submit(priority=HIGH)
-    house.engine.change(third, priority=HIGH)
-    house.engine.change(first, priority=LOW)
-    assert house.drain_with(house.worker()) == ids(urgent, third, second, first)
+def test_a_ready_job_goes_to_the_end_of_the_queue_of_its_new_priority(harness: Harness) -> None:
+    first, second, third = harness.submit(), harness.submit(), harness.submit()
+    urgent = harness.submit(priority=HIGH)
+    harness.engine.change(third, priority=HIGH)
+    harness.engine.change(first, priority=LOW)
+    assert harness.drain_with(harness.worker()) == ids(urgent, third, second, first)
 
 
-def test_the_priority_is_reported_to_the_store(house: House) -> None:
-    job = house.submit()
-    house.engine.take_changes()
-    house.engine.change(job, priority=LOW)
-    assert house.engine.take_changes()[0] == [job]
+def test_the_priority_is_reported_to_the_store(harness: Harness) -> None:
+    job = harness.submit()
+    harness.engine.take_changes()
+    harness.engine.change(job, priority=LOW)
+    assert harness.engine.take_changes()[0] == [job]
     assert job.priority == LOW
 
 
-def test_a_change_to_what_is_changes_nothing(house: House) -> None:
-    job, other = house.submit(), house.submit()
-    house.engine.take_changes()
-    house.engine.change(job, priority=NORMAL)
-    house.engine.change(job, run_at_us=0)
-    assert house.engine.take_changes()[0] == []
-    assert house.drain_with(house.worker()) == ids(job, other)
+def test_a_change_to_what_is_changes_nothing(harness: Harness) -> None:
+    job, other = harness.submit(), harness.submit()
+    harness.engine.take_changes()
+    harness.engine.change(job, priority=NORMAL)
+    harness.engine.change(job, run_at_us=0)
+    assert harness.engine.take_changes()[0] == []
+    assert harness.drain_with(harness.worker()) == ids(job, other)
 
 
-def test_a_sleeping_worker_that_takes_only_a_priority_is_woken(house: House) -> None:
-    job = house.submit()
-    worker = house.engine.add_worker(RecordingPeer(), "test")
-    house.engine.can_do(worker, house.function(), 0, (HIGH,))
-    assert house.engine.sleep(worker)
-    house.engine.change(job, priority=HIGH)
+def test_a_sleeping_worker_that_takes_only_a_priority_is_woken(harness: Harness) -> None:
+    job = harness.submit()
+    worker = harness.engine.add_worker(RecordingPeer(), "test")
+    harness.engine.can_do(worker, harness.function(), 0, (HIGH,))
+    assert harness.engine.sleep(worker)
+    harness.engine.change(job, priority=HIGH)
     assert peer_of(worker).heard == [("wake", worker.id)]
-    assert house.engine.take(worker) is job
+    assert harness.engine.take(worker) is job
 
 
-def test_a_waiting_job_gets_its_new_priority_when_it_is_ready(house: House) -> None:
-    worker, before = house.running()
-    job, other = house.submit(after=(before,)), house.submit()
-    house.engine.change(job, priority=HIGH)
+def test_a_waiting_job_gets_its_new_priority_when_it_is_ready(harness: Harness) -> None:
+    worker, before = harness.running()
+    job, other = harness.submit(after=(before,)), harness.submit()
+    harness.engine.change(job, priority=HIGH)
     assert state_of(job) is WAITING
-    house.engine.complete(worker, before.id, b"")
-    assert house.drain_with(worker) == ids(job, other)
+    harness.engine.complete(worker, before.id, b"")
+    assert harness.drain_with(worker) == ids(job, other)
 
 
 @pytest.mark.parametrize("policy", [Policy(concurrency=1), Policy(key_concurrency=1), Policy(fair=True)])
-def test_jobs_behind_limits_change_their_queue(house: House, policy: Policy) -> None:
-    house.engine.set_policy(house.function(), policy)
-    jobs = [house.submit(key=b"k%d" % (number % 2)) for number in range(4)]
-    house.engine.change(jobs[3], priority=HIGH)
-    house.engine.change(jobs[0], priority=LOW)
-    order = house.drain_with(house.worker())
+def test_jobs_behind_limits_change_their_queue(harness: Harness, policy: Policy) -> None:
+    harness.engine.set_policy(harness.function(), policy)
+    jobs = [harness.submit(key=b"k%d" % (number % 2)) for number in range(4)]
+    harness.engine.change(jobs[3], priority=HIGH)
+    harness.engine.change(jobs[0], priority=LOW)
+    order = harness.drain_with(harness.worker())
     assert order[0] == jobs[3].id
     assert order[-1] == jobs[0].id
     assert sorted(order) == ids(*jobs)
 
 
-def test_a_job_that_requires_something_stays_in_its_group(house: House) -> None:
-    plain = house.submit()
-    job = house.submit(requires=b"gpu", priority=LOW)
-    house.engine.change(job, priority=HIGH)
-    assert house.drain_with(house.worker()) == [plain.id]
+def test_a_job_that_requires_something_stays_in_its_group(harness: Harness) -> None:
+    plain = harness.submit()
+    job = harness.submit(requires=b"gpu", priority=LOW)
+    harness.engine.change(job, priority=HIGH)
+    assert harness.drain_with(harness.worker()) == [plain.id]
     assert state_of(job) is READY
 
 
@@ -112,124 +112,124 @@ def test_packed_jobs_are_found_and_survive_a_crash_as_they_were_changed() -> Non
     assert side.drain() == [job_ids[30]]
 
 
-def test_what_a_change_makes_a_plain_job_hold_is_counted(house: House) -> None:
-    job = house.submit()
-    before = house.engine.memory.job_bytes
+def test_what_a_change_makes_a_plain_job_hold_is_counted(harness: Harness) -> None:
+    job = harness.submit()
+    before = harness.engine.memory.job_bytes
     for priority in (HIGH, LOW, HIGH):
-        house.engine.change(job, priority=priority)
-    assert house.engine.memory.job_bytes == before + DETAILS_BYTES
-    house.drain_with(house.worker())
-    for ended in house.engine.take_changes()[0]:
-        house.engine.drop_contents(ended)
-    assert house.engine.memory.job_bytes == 0
+        harness.engine.change(job, priority=priority)
+    assert harness.engine.memory.job_bytes == before + DETAILS_BYTES
+    harness.drain_with(harness.worker())
+    for ended in harness.engine.take_changes()[0]:
+        harness.engine.drop_contents(ended)
+    assert harness.engine.memory.job_bytes == 0
 
 
 # --- the run-at time ---
 
 
-def test_a_ready_job_is_put_off(house: House) -> None:
-    job = house.submit()
-    worker = house.worker()
-    house.engine.change(job, run_at_us=house.at(5))
+def test_a_ready_job_is_put_off(harness: Harness) -> None:
+    job = harness.submit()
+    worker = harness.worker()
+    harness.engine.change(job, run_at_us=harness.at(5))
     assert state_of(job) is SCHEDULED
     assert causes(job) == [Cause.SUBMITTED, Cause.RESCHEDULED]
-    assert house.engine.take(worker) is None
-    house.pass_seconds(5)
-    assert house.engine.take(worker) is job
+    assert harness.engine.take(worker) is None
+    harness.pass_seconds(5)
+    assert harness.engine.take(worker) is job
 
 
-def test_a_scheduled_job_runs_now(house: House) -> None:
-    job = house.submit(run_at_us=house.at(3600))
-    worker = house.worker()
-    assert house.engine.sleep(worker)
-    house.engine.change(job, run_at_us=0)
+def test_a_scheduled_job_runs_now(harness: Harness) -> None:
+    job = harness.submit(run_at_us=harness.at(3600))
+    worker = harness.worker()
+    assert harness.engine.sleep(worker)
+    harness.engine.change(job, run_at_us=0)
     assert peer_of(worker).heard == [("wake", worker.id)]
-    assert house.engine.take(worker) is job
+    assert harness.engine.take(worker) is job
     assert causes(job) == [Cause.SUBMITTED_EARLY, Cause.DUE, Cause.TAKEN]
-    house.pass_seconds(4000)  # the old time comes, and nothing happens
+    harness.pass_seconds(4000)  # the old time comes, and nothing happens
     assert causes(job)[-1] is Cause.TAKEN
 
 
 @pytest.mark.parametrize("seconds", [2, 20])
-def test_a_scheduled_job_gets_an_earlier_or_a_later_time(house: House, seconds: int) -> None:
-    job = house.submit(run_at_us=house.at(10))
-    house.engine.change(job, run_at_us=house.at(seconds))
-    house.pass_seconds(seconds - 1)
+def test_a_scheduled_job_gets_an_earlier_or_a_later_time(harness: Harness, seconds: int) -> None:
+    job = harness.submit(run_at_us=harness.at(10))
+    harness.engine.change(job, run_at_us=harness.at(seconds))
+    harness.pass_seconds(seconds - 1)
     assert state_of(job) is SCHEDULED
-    house.pass_seconds(1)
+    harness.pass_seconds(1)
     assert state_of(job) is READY
 
 
-def test_a_time_that_is_changed_back_comes_once(house: House) -> None:
-    at_us = house.at(10)
-    job = house.submit(run_at_us=at_us)
+def test_a_time_that_is_changed_back_comes_once(harness: Harness) -> None:
+    at_us = harness.at(10)
+    job = harness.submit(run_at_us=at_us)
     for _ in range(3):
-        house.engine.change(job, run_at_us=house.at(20))
-        house.engine.change(job, run_at_us=at_us)
-    house.pass_seconds(10)
+        harness.engine.change(job, run_at_us=harness.at(20))
+        harness.engine.change(job, run_at_us=at_us)
+    harness.pass_seconds(10)
     assert state_of(job) is READY
-    assert house.drain_with(house.worker()) == [job.id]
+    assert harness.drain_with(harness.worker()) == [job.id]
 
 
-def test_a_waiting_job_waits_for_its_new_time_as_well(house: House) -> None:
-    worker, before = house.running()
-    job = house.submit(after=(before,))
-    house.engine.change(job, run_at_us=house.at(5))
-    house.engine.complete(worker, before.id, b"")
+def test_a_waiting_job_waits_for_its_new_time_as_well(harness: Harness) -> None:
+    worker, before = harness.running()
+    job = harness.submit(after=(before,))
+    harness.engine.change(job, run_at_us=harness.at(5))
+    harness.engine.complete(worker, before.id, b"")
     assert state_of(job) is SCHEDULED
-    house.pass_seconds(5)
-    assert house.engine.take(worker) is job
+    harness.pass_seconds(5)
+    assert harness.engine.take(worker) is job
 
 
-def test_a_pause_before_the_next_attempt_is_cut_short(house: House) -> None:
-    worker, job = house.running()
-    house.engine.retry_later(worker, job.id, 3600 * SECOND_US, b"not now")
-    house.engine.change(job, run_at_us=0)
-    assert house.engine.take(worker) is job
+def test_a_pause_before_the_next_attempt_is_cut_short(harness: Harness) -> None:
+    worker, job = harness.running()
+    harness.engine.retry_later(worker, job.id, 3600 * SECOND_US, b"not now")
+    harness.engine.change(job, run_at_us=0)
+    assert harness.engine.take(worker) is job
 
 
-def test_a_ready_job_stays_ready_when_the_clock_was_set_back_before_its_time(house: House) -> None:
-    job = house.submit(run_at_us=house.at(1))
-    house.pass_seconds(1)
-    house.set_clock(-3600)
-    house.engine.change(job, priority=HIGH, run_at_us=0)
+def test_a_ready_job_stays_ready_when_the_clock_was_set_back_before_its_time(harness: Harness) -> None:
+    job = harness.submit(run_at_us=harness.at(1))
+    harness.pass_seconds(1)
+    harness.set_clock(-3600)
+    harness.engine.change(job, priority=HIGH, run_at_us=0)
     assert state_of(job) is READY
-    assert house.engine.take(house.worker()) is job
+    assert harness.engine.take(harness.worker()) is job
 
 
-def test_both_change_at_once(house: House) -> None:
-    job, other = house.submit(priority=LOW), house.submit()
-    house.engine.change(job, priority=HIGH, run_at_us=house.at(1))
-    house.pass_seconds(1)
-    assert house.drain_with(house.worker()) == ids(job, other)
+def test_both_change_at_once(harness: Harness) -> None:
+    job, other = harness.submit(priority=LOW), harness.submit()
+    harness.engine.change(job, priority=HIGH, run_at_us=harness.at(1))
+    harness.pass_seconds(1)
+    assert harness.drain_with(harness.worker()) == ids(job, other)
 
 
 # --- what cannot be changed ---
 
 
-def test_a_running_job_is_refused(house: House) -> None:
-    _, job = house.running()
-    refused(house, job, "job 1 is running: it cannot be changed", REFUSED_RUNNING)
+def test_a_running_job_is_refused(harness: Harness) -> None:
+    _, job = harness.running()
+    refused(harness, job, "job 1 is running: it cannot be changed", REFUSED_RUNNING)
     assert job.priority == NORMAL
 
 
 @pytest.mark.parametrize("end", sorted(FINAL_STATES))
-def test_an_ended_job_is_refused(house: House, end: JobState) -> None:
-    refused(house, house.ended(end), f"job 1 is {end.name.lower()}: it cannot be changed")
+def test_an_ended_job_is_refused(harness: Harness, end: JobState) -> None:
+    refused(harness, harness.ended(end), f"job 1 is {end.name.lower()}: it cannot be changed")
 
 
-def test_a_foreground_job_can_be_changed_and_is_not_stored(house: House) -> None:
-    job = house.submit(delivery=Delivery.WAIT, watcher=RecordingPeer())
-    other = house.submit()
-    house.engine.take_changes()
-    house.engine.change(job, priority=LOW)
-    assert house.engine.take_changes()[0] == []
-    assert house.drain_with(house.worker()) == ids(other, job)
+def test_a_foreground_job_can_be_changed_and_is_not_stored(harness: Harness) -> None:
+    job = harness.submit(delivery=Delivery.WAIT, watcher=RecordingPeer())
+    other = harness.submit()
+    harness.engine.take_changes()
+    harness.engine.change(job, priority=LOW)
+    assert harness.engine.take_changes()[0] == []
+    assert harness.drain_with(harness.worker()) == ids(other, job)
 
 
-def refused(house: House, job: Job, text: str, reason: str = REFUSED_CONFLICT) -> None:
+def refused(harness: Harness, job: Job, text: str, reason: str = REFUSED_CONFLICT) -> None:
     with pytest.raises(Refused) as caught:
-        house.engine.change(job, priority=HIGH, run_at_us=house.at(5))
+        harness.engine.change(job, priority=HIGH, run_at_us=harness.at(5))
     assert caught.value.reason == reason
     assert str(caught.value) == text
 
@@ -237,27 +237,27 @@ def refused(house: House, job: Job, text: str, reason: str = REFUSED_CONFLICT) -
 # --- the store ---
 
 
-def test_the_peer_that_asks_waits_for_the_store(house: House) -> None:
-    job = house.submit()
-    house.engine.is_durable = True
+def test_the_peer_that_asks_waits_for_the_store(harness: Harness) -> None:
+    job = harness.submit()
+    harness.engine.is_durable = True
     speaker = Peer()
-    house.engine.speaker = speaker
-    house.engine.change(job, priority=HIGH)
-    assert speaker.unstored_batch == house.engine.batch
+    harness.engine.speaker = speaker
+    harness.engine.change(job, priority=HIGH)
+    assert speaker.unstored_batch == harness.engine.batch
 
 
-def test_an_unstored_job_that_was_changed_is_not_withdrawn(house: House) -> None:
-    job = house.submit()
-    house.engine.change(job, priority=HIGH)
-    assert not house.engine.withdraw(job)
+def test_an_unstored_job_that_was_changed_is_not_withdrawn(harness: Harness) -> None:
+    job = harness.submit()
+    harness.engine.change(job, priority=HIGH)
+    assert not harness.engine.withdraw(job)
     assert state_of(job) is READY
 
 
-def test_the_next_job_is_pushed_when_one_that_is_being_read_goes_behind_it(house: House) -> None:
-    slow, quick = house.submit(priority=HIGH), house.submit()
+def test_the_next_job_is_pushed_when_one_that_is_being_read_goes_behind_it(harness: Harness) -> None:
+    slow, quick = harness.submit(priority=HIGH), harness.submit()
     slow.payload = None  # it is in the store alone
-    worker = house.worker()
-    house.engine.grant(worker, 1)
-    assert house.engine.take_wanted_payloads() == [slow]
-    house.engine.change(slow, priority=LOW)
+    worker = harness.worker()
+    harness.engine.grant(worker, 1)
+    assert harness.engine.take_wanted_payloads() == [slow]
+    harness.engine.change(slow, priority=LOW)
     assert list(worker.running.values()) == [quick]

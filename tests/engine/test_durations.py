@@ -6,7 +6,7 @@ import pytest
 
 from switchgear.model import SECOND_US, Cause
 from switchgear.model.duration_histogram import BOUNDS_US, DurationHistogram
-from tests.engine.house import House
+from tests.engine.harness import Harness
 
 
 @pytest.mark.parametrize("bucket", range(len(BOUNDS_US)))
@@ -41,48 +41,48 @@ def test_histograms_are_added() -> None:
     assert one.sum_us == 2 * other.sum_us
 
 
-def test_wait_and_run_of_a_plain_job(house: House) -> None:
-    worker = house.worker()
-    job = house.submit()
-    house.pass_seconds(3)
-    assert house.engine.take(worker) is job
-    house.pass_seconds(10)
-    house.engine.complete(worker, job.id, b"")
-    function = house.function()
+def test_wait_and_run_of_a_plain_job(harness: Harness) -> None:
+    worker = harness.worker()
+    job = harness.submit()
+    harness.pass_seconds(3)
+    assert harness.engine.take(worker) is job
+    harness.pass_seconds(10)
+    harness.engine.complete(worker, job.id, b"")
+    function = harness.function()
     assert function.wait_times.sum_us == 3 * SECOND_US
     assert function.run_times.sum_us == 10 * SECOND_US
     assert sum(function.wait_times.counts()) == sum(function.run_times.counts()) == 1
 
 
-def test_every_attempt_counts_and_waiting_begins_anew(house: House) -> None:
-    worker = house.worker()
-    job = house.submit()
-    house.pass_seconds(1)
-    house.engine.take(worker)
-    house.pass_seconds(2)
-    house.engine.release(worker, job.id)
-    house.pass_seconds(4)
-    house.engine.take(worker)
-    house.pass_seconds(8)
-    house.engine.fail(worker, job.id)
-    function = house.function()
+def test_every_attempt_counts_and_waiting_begins_anew(harness: Harness) -> None:
+    worker = harness.worker()
+    job = harness.submit()
+    harness.pass_seconds(1)
+    harness.engine.take(worker)
+    harness.pass_seconds(2)
+    harness.engine.release(worker, job.id)
+    harness.pass_seconds(4)
+    harness.engine.take(worker)
+    harness.pass_seconds(8)
+    harness.engine.fail(worker, job.id)
+    function = harness.function()
     assert function.wait_times.sum_us == 5 * SECOND_US
     assert function.run_times.sum_us == 10 * SECOND_US
     assert sum(function.wait_times.counts()) == sum(function.run_times.counts()) == 2
 
 
-def test_a_scheduled_job_does_not_wait_before_its_time(house: House) -> None:
-    worker = house.worker()
-    house.submit(run_at_us=house.engine.now_us + 60 * SECOND_US)
-    house.pass_seconds(61)
-    assert house.engine.take(worker) is not None
-    assert house.function().wait_times.sum_us <= SECOND_US
+def test_a_scheduled_job_does_not_wait_before_its_time(harness: Harness) -> None:
+    worker = harness.worker()
+    harness.submit(run_at_us=harness.engine.now_us + 60 * SECOND_US)
+    harness.pass_seconds(61)
+    assert harness.engine.take(worker) is not None
+    assert harness.function().wait_times.sum_us <= SECOND_US
 
 
-def test_the_run_of_a_lost_worker_counts(house: House) -> None:
-    worker = house.worker()
-    house.submit()
-    house.engine.take(worker)
-    house.pass_seconds(7)
-    house.engine.remove_worker(worker, Cause.WORKER_LOST)
-    assert house.function().run_times.sum_us == 7 * SECOND_US
+def test_the_run_of_a_lost_worker_counts(harness: Harness) -> None:
+    worker = harness.worker()
+    harness.submit()
+    harness.engine.take(worker)
+    harness.pass_seconds(7)
+    harness.engine.remove_worker(worker, Cause.WORKER_LOST)
+    assert harness.function().run_times.sum_us == 7 * SECOND_US

@@ -33,27 +33,27 @@ from switchgear.model import (
 )
 from switchgear.testing import RecordingPeer
 from switchgear.testing.lifecycle_diagram import drawn, main, redraw
-from tests.engine.house import House, causes
+from tests.engine.harness import Harness, causes
 
 PAGE = Path(__file__).parents[2] / "docs" / "job-lifecycle.md"
 
 # --- every legal move is reachable ---
 
 
-def waiting(house: House, **submission: Any) -> Job:
-    return house.submit(after=(house.submit(b"other"),), **submission)
+def waiting(harness: Harness, **submission: Any) -> Job:
+    return harness.submit(after=(harness.submit(b"other"),), **submission)
 
 
-def scheduled(house: House, **submission: Any) -> Job:
-    return house.submit(run_at_us=house.at(5), **submission)
+def scheduled(harness: Harness, **submission: Any) -> Job:
+    return harness.submit(run_at_us=harness.at(5), **submission)
 
 
-def ready(house: House, **submission: Any) -> Job:
-    return house.submit(**submission)
+def ready(harness: Harness, **submission: Any) -> Job:
+    return harness.submit(**submission)
 
 
-def running(house: House, **submission: Any) -> Job:
-    return house.running(**submission)[1]
+def running(harness: Harness, **submission: Any) -> Job:
+    return harness.running(**submission)[1]
 
 
 IN_STATE: dict[JobState, Callable[..., Job]] = {
@@ -64,177 +64,177 @@ IN_STATE: dict[JobState, Callable[..., Job]] = {
 }
 
 
-def in_state(state: JobState | None, house: House, **submission: Any) -> Job:
+def in_state(state: JobState | None, harness: Harness, **submission: Any) -> Job:
     assert state is not None
-    return IN_STATE[state](house, **submission)
+    return IN_STATE[state](harness, **submission)
 
 
-def finish_other(house: House) -> None:
-    house.drain_with(house.worker(b"other"))
+def finish_other(harness: Harness) -> None:
+    harness.drain_with(harness.worker(b"other"))
 
 
-def released(house: House, origin: JobState | None) -> Job:
-    job = waiting(house)
-    finish_other(house)
+def released(harness: Harness, origin: JobState | None) -> Job:
+    job = waiting(harness)
+    finish_other(harness)
     return job
 
 
-def released_early(house: House, origin: JobState | None) -> Job:
-    job = waiting(house, run_at_us=house.at(5))
-    finish_other(house)
+def released_early(harness: Harness, origin: JobState | None) -> Job:
+    job = waiting(harness, run_at_us=harness.at(5))
+    finish_other(harness)
     return job
 
 
-def due(house: House, origin: JobState | None) -> Job:
-    job = scheduled(house)
-    house.pass_seconds(5)
+def due(harness: Harness, origin: JobState | None) -> Job:
+    job = scheduled(harness)
+    harness.pass_seconds(5)
     return job
 
 
-def rescheduled(house: House, origin: JobState | None) -> Job:
-    job = in_state(origin, house)
-    house.engine.change(job, run_at_us=house.at(100))
+def rescheduled(harness: Harness, origin: JobState | None) -> Job:
+    job = in_state(origin, harness)
+    harness.engine.change(job, run_at_us=harness.at(100))
     return job
 
 
-def held_back(house: House, origin: JobState | None) -> Job:
-    job = in_state(origin, house)
-    house.engine.add_predecessors(job, (house.submit(b"other").id,))
+def held_back(harness: Harness, origin: JobState | None) -> Job:
+    job = in_state(origin, harness)
+    harness.engine.add_predecessors(job, (harness.submit(b"other").id,))
     return job
 
 
-def taken(house: House, origin: JobState | None) -> Job:
-    return running(house)
+def taken(harness: Harness, origin: JobState | None) -> Job:
+    return running(harness)
 
 
-def reported(report: Callable[[House, Job], object]) -> Callable[[House, JobState | None], Job]:
-    def way(house: House, origin: JobState | None) -> Job:
-        job = running(house)
-        report(house, job)
+def reported(report: Callable[[Harness, Job], object]) -> Callable[[Harness, JobState | None], Job]:
+    def way(harness: Harness, origin: JobState | None) -> Job:
+        job = running(harness)
+        report(harness, job)
         return job
 
     return way
 
 
-def succeeded(house: House, job: Job) -> None:
+def succeeded(harness: Harness, job: Job) -> None:
     assert job.worker is not None
-    house.engine.complete(job.worker, job.id, b"")
+    harness.engine.complete(job.worker, job.id, b"")
 
 
-def ended_badly(house: House, job: Job) -> None:
+def ended_badly(harness: Harness, job: Job) -> None:
     assert job.worker is not None
-    house.engine.fail(job.worker, job.id)
+    harness.engine.fail(job.worker, job.id)
 
 
-def given_back(house: House, job: Job) -> None:
+def given_back(harness: Harness, job: Job) -> None:
     assert job.worker is not None
-    house.engine.release(job.worker, job.id)
+    harness.engine.release(job.worker, job.id)
 
 
-def retry_later(house: House, job: Job) -> None:
+def retry_later(harness: Harness, job: Job) -> None:
     assert job.worker is not None
-    house.engine.retry_later(job.worker, job.id, 1)
+    harness.engine.retry_later(job.worker, job.id, 1)
 
 
-def worker_lost(house: House, job: Job) -> None:
+def worker_lost(harness: Harness, job: Job) -> None:
     assert job.worker is not None
-    house.engine.remove_worker(job.worker)
+    harness.engine.remove_worker(job.worker)
 
 
-def settled(house: House, origin: JobState | None) -> Job:
-    job = in_state(origin, house)
-    house.engine.complete_unowned(job)
+def settled(harness: Harness, origin: JobState | None) -> Job:
+    job = in_state(origin, harness)
+    harness.engine.complete_unowned(job)
     return job
 
 
-def timed_out(house: House, origin: JobState | None) -> Job:
-    job = running(house, timeout_us=1)
-    house.pass_seconds(1)
+def timed_out(harness: Harness, origin: JobState | None) -> Job:
+    job = running(harness, timeout_us=1)
+    harness.pass_seconds(1)
     return job
 
 
-def exhausted(house: House, origin: JobState | None) -> Job:
-    job = running(house, attempts_limit=1)
-    worker_lost(house, job)
+def exhausted(harness: Harness, origin: JobState | None) -> Job:
+    job = running(harness, attempts_limit=1)
+    worker_lost(harness, job)
     return job
 
 
-def server_lost(house: House, origin: JobState | None) -> Job:
-    job = running(house)
+def server_lost(harness: Harness, origin: JobState | None) -> Job:
+    job = running(harness)
     job.worker = None
-    house.engine = House(clock=house.clock).engine  # the first one is gone
-    job.function = house.function()
-    house.engine.restore([job], {}, job.id + 1)
+    harness.engine = Harness(clock=harness.clock).engine  # the first one is gone
+    job.function = harness.function()
+    harness.engine.restore([job], {}, job.id + 1)
     return job
 
 
-def let_down(policy: EdgePolicy) -> Callable[[House, JobState | None], Job]:
-    def way(house: House, origin: JobState | None) -> Job:
-        other = house.submit(b"other")
-        job = house.submit(after=(other,), edges=bytes([policy]))
-        house.engine.cancel(other)
+def let_down(policy: EdgePolicy) -> Callable[[Harness, JobState | None], Job]:
+    def way(harness: Harness, origin: JobState | None) -> Job:
+        other = harness.submit(b"other")
+        job = harness.submit(after=(other,), edges=bytes([policy]))
+        harness.engine.cancel(other)
         return job
 
     return way
 
 
-def replaced(house: House, origin: JobState | None) -> Job:
-    job = in_state(origin, house, unique=b"k")
-    house.submit(unique=b"k", unique_policy=UniquePolicy.REPLACE)
+def replaced(harness: Harness, origin: JobState | None) -> Job:
+    job = in_state(origin, harness, unique=b"k")
+    harness.submit(unique=b"k", unique_policy=UniquePolicy.REPLACE)
     return job
 
 
-def cancelled(house: House, origin: JobState | None) -> Job:
-    job = in_state(origin, house)
-    house.engine.cancel(job)
+def cancelled(harness: Harness, origin: JobState | None) -> Job:
+    job = in_state(origin, harness)
+    harness.engine.cancel(job)
     return job
 
 
-def abandoned(house: House, origin: JobState | None) -> Job:
+def abandoned(harness: Harness, origin: JobState | None) -> Job:
     client = RecordingPeer()
-    job = in_state(origin, house, delivery=Delivery.WAIT, watcher=client)
-    house.engine.unsubscribe(client)
+    job = in_state(origin, harness, delivery=Delivery.WAIT, watcher=client)
+    harness.engine.unsubscribe(client)
     if origin is RUNNING:  # it may finish; but if it does not, nobody minds
-        worker_lost(house, job)
+        worker_lost(harness, job)
     return job
 
 
-def expired(house: House, origin: JobState | None) -> Job:
-    job = in_state(origin, house, expires_us=house.at(1))
-    house.pass_seconds(1)
+def expired(harness: Harness, origin: JobState | None) -> Job:
+    job = in_state(origin, harness, expires_us=harness.at(1))
+    harness.pass_seconds(1)
     return job
 
 
-def retried(house: House, origin: JobState | None) -> Job:
+def retried(harness: Harness, origin: JobState | None) -> Job:
     assert origin is not None
-    job = house.ended(origin)
-    house.engine.retry(job)
+    job = harness.ended(origin)
+    harness.engine.retry(job)
     return job
 
 
-def retried_waiting(house: House, origin: JobState | None) -> Job:
+def retried_waiting(harness: Harness, origin: JobState | None) -> Job:
     assert origin is not None
     # One that failed has run, so what it waited for was done, or was not known then.
-    job = house.ended(origin, predecessors=(2,)) if origin is FAILED else None
-    other = house.submit(b"other")
-    job = job or house.ended(origin, after=(other,))
-    house.engine.retry(job)
+    job = harness.ended(origin, predecessors=(2,)) if origin is FAILED else None
+    other = harness.submit(b"other")
+    job = job or harness.ended(origin, after=(other,))
+    harness.engine.retry(job)
     return job
 
 
-def ended_badly_or_lost(house: House, origin: JobState | None) -> Job:
+def ended_badly_or_lost(harness: Harness, origin: JobState | None) -> Job:
     if origin is not READY:
-        return reported(ended_badly)(house, origin)
-    job = ready(house)
+        return reported(ended_badly)(harness, origin)
+    job = ready(harness)
     job.payload = None
-    house.engine.payload_arrivals.lost(job, b"the store has lost it")
+    harness.engine.payload_arrivals.lost(job, b"the store has lost it")
     return job
 
 
-WAYS: dict[Cause, Callable[[House, JobState | None], Job]] = {
-    Cause.SUBMITTED: lambda house, origin: ready(house),
-    Cause.SUBMITTED_EARLY: lambda house, origin: scheduled(house),
-    Cause.SUBMITTED_WAITING: lambda house, origin: waiting(house),
+WAYS: dict[Cause, Callable[[Harness, JobState | None], Job]] = {
+    Cause.SUBMITTED: lambda harness, origin: ready(harness),
+    Cause.SUBMITTED_EARLY: lambda harness, origin: scheduled(harness),
+    Cause.SUBMITTED_WAITING: lambda harness, origin: waiting(harness),
     Cause.RELEASED: released,
     Cause.RELEASED_EARLY: released_early,
     Cause.DUE: due,
@@ -269,8 +269,10 @@ def states(job: Job) -> list[JobState]:
 
 
 @pytest.mark.parametrize(("cause", "origin", "target"), LEGAL, ids=lambda value: "new" if value is None else value.name)
-def test_every_legal_move_is_reachable(house: House, cause: Cause, origin: JobState | None, target: JobState) -> None:
-    job = WAYS[cause](house, origin)
+def test_every_legal_move_is_reachable(
+    harness: Harness, cause: Cause, origin: JobState | None, target: JobState
+) -> None:
+    job = WAYS[cause](harness, origin)
     assert causes(job)[-1] is cause
     assert job.state is target
     assert states(job)[-2:] == [state for state in (origin, target) if state is not None]
@@ -314,15 +316,15 @@ def test_every_state_is_queued_running_or_final() -> None:
 # --- the log ---
 
 
-def test_the_log_tells_every_move_with_its_time_in_microseconds(house: House) -> None:
-    job = house.submit(run_at_us=house.at(2))
-    begin_us = house.now_us
-    house.pass_seconds(2)
-    worker = house.worker()
-    house.pass_seconds(0.25)
-    house.engine.take(worker)
-    house.pass_seconds(0.000001)
-    house.engine.complete(worker, job.id, b"")
+def test_the_log_tells_every_move_with_its_time_in_microseconds(harness: Harness) -> None:
+    job = harness.submit(run_at_us=harness.at(2))
+    begin_us = harness.now_us
+    harness.pass_seconds(2)
+    worker = harness.worker()
+    harness.pass_seconds(0.25)
+    harness.engine.take(worker)
+    harness.pass_seconds(0.000001)
+    harness.engine.complete(worker, job.id, b"")
     assert job.log == [
         (Cause.SUBMITTED_EARLY, begin_us),
         (Cause.DUE, begin_us + 2_000_000),
@@ -332,11 +334,11 @@ def test_the_log_tells_every_move_with_its_time_in_microseconds(house: House) ->
     assert job.finished_us == begin_us + 2_250_001
 
 
-def test_the_submission_of_a_ready_job_is_in_its_log_though_it_is_not_stored(house: House) -> None:
-    job = house.submit()
+def test_the_submission_of_a_ready_job_is_in_its_log_though_it_is_not_stored(harness: Harness) -> None:
+    job = harness.submit()
     assert job.moves is None
-    assert job.log == [(Cause.SUBMITTED, house.now_us)]
-    house.engine.cancel(job)
+    assert job.log == [(Cause.SUBMITTED, harness.now_us)]
+    harness.engine.cancel(job)
     assert causes(job) == [Cause.SUBMITTED, Cause.CANCELLED]
 
 

@@ -7,24 +7,25 @@ from collections.abc import Callable
 import pytest
 
 from switchgear.model import NORMAL, SECOND_US, KeyQueue, Limiter
+from switchgear.model.key_queue_order import KeyQueueTurn
 from switchgear.testing import BrokenInvariant, check_engine
-from tests.engine.house import House
+from tests.engine.harness import Harness
 from tests.engine.limiter_words import limit, limiter_of, submit_each
 
 
-def busy_house() -> House:
+def busy_harness() -> Harness:
     """Key a is closed and has jobs, b is open and has jobs, c is idle and its bucket not full."""
-    house = House()
-    limit(house, concurrency=5, rate=(5, SECOND_US), key_concurrency=1, key_rate=(3, SECOND_US), fair=True)
-    worker = house.worker()
+    harness = Harness()
+    limit(harness, concurrency=5, rate=(5, SECOND_US), key_concurrency=1, key_rate=(3, SECOND_US), fair=True)
+    worker = harness.worker()
     for key in (b"c", b"a"):
-        job = house.submit(key=key)
-        assert house.engine.take(worker) is job
+        job = harness.submit(key=key)
+        assert harness.engine.take(worker) is job
         if key == b"c":
-            house.engine.complete(worker, job.id, b"")
-    submit_each(house, b"a", b"b", b"b")
-    check_engine(house.engine)
-    return house
+            harness.engine.complete(worker, job.id, b"")
+    submit_each(harness, b"a", b"b", b"b")
+    check_engine(harness.engine)
+    return harness
 
 
 def key_queue(limiter: Limiter, key: bytes) -> KeyQueue:
@@ -53,11 +54,15 @@ def open_a_closed_key_queue(limiter: Limiter) -> None:
 
 
 def pass_over_a_key(limiter: Limiter) -> None:
-    del limiter.round_robin[NORMAL][key_queue(limiter, b"b")]
+    turn = key_queue(limiter, b"b").turns[NORMAL]
+    assert turn is not None
+    limiter.order[NORMAL].remove(turn)
 
 
 def give_a_closed_key_a_turn(limiter: Limiter) -> None:
-    limiter.round_robin[NORMAL][key_queue(limiter, b"a")] = 0
+    closed = key_queue(limiter, b"a")
+    turn = closed.turns[NORMAL] = KeyQueueTurn(closed, 0)
+    limiter.order[NORMAL].add(turn)
 
 
 def remember_a_key_for_nothing(limiter: Limiter) -> None:
@@ -94,7 +99,8 @@ def keep_room_to_oneself(limiter: Limiter) -> None:
 
 def list_a_key_queue_under_another_key(limiter: Limiter) -> None:
     assert limiter.key_queues is not None
-    limiter.key_queues[b"d"] = limiter.key_queues.pop(b"b")
+    limiter.key_queues[b"d"] = limiter.key_queues[b"b"]
+    del limiter.key_queues[b"b"]
 
 
 @pytest.mark.parametrize(
@@ -119,16 +125,16 @@ def list_a_key_queue_under_another_key(limiter: Limiter) -> None:
     ids=lambda harm: harm.__name__,
 )
 def test_harm_is_noticed(harm: Callable[[Limiter], None]) -> None:
-    house = busy_house()
-    harm(limiter_of(house))
+    harness = busy_harness()
+    harm(limiter_of(harness))
     with pytest.raises(BrokenInvariant):
-        check_engine(house.engine)
+        check_engine(harness.engine)
 
 
 def test_a_worker_with_credit_beside_a_job_that_may_run_is_noticed() -> None:
-    house = busy_house()
-    worker = house.worker()
+    harness = busy_harness()
+    worker = harness.worker()
     worker.credits = 1
-    house.function().pushers[worker] = None
+    harness.function().pushers[worker] = None
     with pytest.raises(BrokenInvariant, match="a worker with credit"):
-        check_engine(house.engine)
+        check_engine(harness.engine)

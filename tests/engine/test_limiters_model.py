@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from switchgear.model import BEST_FIRST, HIGH, LOW, NORMAL, READY, RUNNING, SECOND_US, Job
 from switchgear.policy import Policy, Rate
 from switchgear.testing import check_engine
-from tests.engine.house import House
+from tests.engine.harness import Harness
 
 EXAMPLES = int(os.environ.get("SWITCHGEAR_MODEL_EXAMPLES", "0"))
 KEYS = (b"", b"a", b"b", b"c")
@@ -62,9 +62,9 @@ class GateAndModel(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.house = House()
-        self.engine = self.house.engine
-        self.worker = self.house.worker()
+        self.harness = Harness()
+        self.engine = self.harness.engine
+        self.worker = self.harness.worker()
         self.policy = Policy()
         self.bucket = Bucket(None)
         self.buckets = {key: Bucket(None) for key in KEYS}
@@ -114,7 +114,7 @@ class GateAndModel(RuleBasedStateMachine):
         if served is not None and (served.priority, served.key) in self.waiting_since:
             self.waiting_since[served.priority, served.key] = self.deed
         check_engine(self.engine)
-        assert self.house.function().ready == len(self.queue)
+        assert self.harness.function().ready == len(self.queue)
         for job in self.queue:
             is_held_up = not self.is_open() or not self.may_run(job.key)
             assert (self.engine.limiters.why_closed(job) is not None) == is_held_up
@@ -129,7 +129,7 @@ class GateAndModel(RuleBasedStateMachine):
     @rule(keys=st.lists(st.sampled_from(KEYS), max_size=6), priority=st.sampled_from((HIGH, NORMAL, NORMAL, LOW)))
     def submit(self, keys: list[bytes], priority: int) -> None:
         for key in keys:
-            self.queue.append(self.house.submit(key=key, priority=priority))
+            self.queue.append(self.harness.submit(key=key, priority=priority))
             self.end_of_deed()
 
     @rule(times=st.integers(1, 5), completes=st.booleans())
@@ -146,7 +146,7 @@ class GateAndModel(RuleBasedStateMachine):
             job = self.engine.take(self.worker)
         else:
             acceptable = self.acceptable((priority,))
-            job = self.engine.take_of(self.worker, self.house.function(), priority)
+            job = self.engine.take_of(self.worker, self.harness.function(), priority)
         assert job in acceptable if acceptable else job is None
         if job is not None:
             self.queue.remove(job)
@@ -183,19 +183,19 @@ class GateAndModel(RuleBasedStateMachine):
 
     @rule(span_us=st.sampled_from((1, 142_857, 333_333, 333_334, SECOND_US, 10 * SECOND_US)))
     def wait(self, span_us: int) -> None:
-        self.house.pass_seconds(span_us / SECOND_US)
+        self.harness.pass_seconds(span_us / SECOND_US)
         for bucket in (self.bucket, *self.buckets.values()):
             bucket.wait(span_us)
         self.end_of_deed()
 
     @rule(seconds=st.sampled_from((-3600, -1, 1, 3600)))
     def set_clock(self, seconds: float) -> None:
-        self.house.set_clock(seconds)
+        self.harness.set_clock(seconds)
         self.end_of_deed()
 
     @rule(policy=policies)
     def change_policy(self, policy: Policy) -> None:
-        self.engine.set_policy(self.house.function(), policy)
+        self.engine.set_policy(self.harness.function(), policy)
         self.bucket = self.bucket.changed_to(policy.rate)
         self.buckets = {key: bucket.changed_to(policy.key_rate) for key, bucket in self.buckets.items()}
         if policy != self.policy:

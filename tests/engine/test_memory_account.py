@@ -9,7 +9,7 @@ from switchgear.engine.engine import SubmitOptions
 from switchgear.errors import Refused
 from switchgear.model import FINAL_STATES, NORMAL, SECOND_US, Delivery, Job
 from switchgear.testing import RecordingPeer, check_engine
-from tests.engine.house import House
+from tests.engine.harness import Harness
 
 SIZES = st.integers(0, 40)
 MOST_OF_ONE_JOB = 2_000
@@ -23,15 +23,15 @@ class Memory:
     """An engine with little memory, and all jobs that were ever in it."""
 
     def __init__(self) -> None:
-        self.house = House(memory_bytes=16_000, collected_bytes=60, warning_bytes=30, attempts=2)
-        self.engine = self.house.engine
+        self.harness = Harness(memory_bytes=16_000, collected_bytes=60, warning_bytes=30, attempts=2)
+        self.engine = self.harness.engine
         self.client = RecordingPeer()
         self.jobs: list[Job] = []
         self.new_worker()
 
     def new_worker(self) -> None:
         self.worker = self.engine.add_worker(RecordingPeer(), "test")
-        self.engine.can_do(self.worker, self.house.function(b"f"))
+        self.engine.can_do(self.worker, self.harness.function(b"f"))
 
     def step(self, verb: str, size: int, number: int) -> None:
         engine, worker = self.engine, self.worker
@@ -67,7 +67,7 @@ class Memory:
                 if ended.state in FINAL_STATES:
                     engine.drop_contents(ended)
         elif verb == "time":
-            self.house.pass_seconds(number)
+            self.harness.pass_seconds(number)
         elif job is not None:
             self.change(verb, job, data)
 
@@ -76,7 +76,7 @@ class Memory:
         watcher = self.client if delivery is Delivery.WAIT else None
         options = SubmitOptions(
             timeout_us=number * SECOND_US,
-            expires_us=self.house.at(number) if number else 0,
+            expires_us=self.harness.at(number) if number else 0,
             unique_policy=number % 3 if unique else 0,
             unique_for_us=number * SECOND_US if unique else 0,
             predecessors=tuple(job.id for job in self.jobs[-number:]) if number > 3 else (),

@@ -15,7 +15,7 @@ from switchgear.model import BEST_FIRST, READY, RUNNING, Delivery, Job, Worker
 from switchgear.policy import Policy
 from switchgear.resources import canonical_requirements, resource_amounts
 from switchgear.testing import RecordingPeer, check_engine
-from tests.engine.house import House
+from tests.engine.harness import Harness
 
 EXAMPLES = int(os.environ.get("SWITCHGEAR_MODEL_EXAMPLES", "0"))
 NAMES = (b"mail", b"resize")
@@ -50,8 +50,8 @@ class EngineAndNeeds(RuleBasedStateMachine):
 
     @initialize(wakeups=st.integers(0, 2), limit=st.sampled_from((0, 0, 2)))
     def begin(self, wakeups: int, limit: int) -> None:
-        self.house = House(wakeups=wakeups, function_order="registration")
-        self.engine = self.house.engine
+        self.harness = Harness(wakeups=wakeups, function_order="registration")
+        self.engine = self.harness.engine
         self.limit = limit
         for name in NAMES:
             self.engine.set_policy(self.engine.function_named(name), Policy(concurrency=limit))
@@ -204,7 +204,7 @@ class EngineAndNeeds(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from((1, 2)))
     def time_passes(self, seconds: int) -> None:
-        self.house.pass_seconds(seconds)
+        self.harness.pass_seconds(seconds)
 
     # --- what holds after each step ---
 

@@ -10,24 +10,26 @@ from switchgear.model import HIGH, NORMAL, Delivery, Job, Worker
 from switchgear.resources import resource_amounts
 from switchgear.testing import RecordingPeer
 from switchgear.testing.invariants import check_engine
-from tests.engine.house import House
+from tests.engine.harness import Harness
 
 
 @pytest.fixture
-def house() -> House:
-    return House()
+def harness() -> Harness:
+    return Harness()
 
 
-def submit(house: House, requires: bytes = b"", priority: int = NORMAL, name: bytes = b"mail") -> Job:
-    job = house.engine.submit(name, b"", b"", priority, Delivery.HANDLE, None, SubmitOptions(requires=requires))
-    check_engine(house.engine)
+def submit(harness: Harness, requires: bytes = b"", priority: int = NORMAL, name: bytes = b"mail") -> Job:
+    job = harness.engine.submit(name, b"", b"", priority, Delivery.HANDLE, None, SubmitOptions(requires=requires))
+    check_engine(harness.engine)
     return job
 
 
-def worker(house: House, resources: str = "", tags: frozenset[bytes] = frozenset(), name: bytes = b"mail") -> Worker:
-    found = house.engine.add_worker(RecordingPeer(), "test")
-    house.engine.can_do(found, house.function(name))
-    house.engine.describe_worker(found, tags, resource_amounts(resources))
+def worker(
+    harness: Harness, resources: str = "", tags: frozenset[bytes] = frozenset(), name: bytes = b"mail"
+) -> Worker:
+    found = harness.engine.add_worker(RecordingPeer(), "test")
+    harness.engine.can_do(found, harness.function(name))
+    harness.engine.describe_worker(found, tags, resource_amounts(resources))
     return found
 
 
@@ -39,250 +41,254 @@ def heard(worker: Worker) -> list[object]:
 # --- enough of it ---
 
 
-def test_a_worker_is_given_jobs_for_which_it_has_enough(house: House) -> None:
-    submit(house, b"memory=64G", HIGH)
-    fits = submit(house, b"memory=1G")
-    able = worker(house, "memory=4G")
-    assert house.engine.take(able) is fits
-    assert house.engine.take(able) is None
+def test_a_worker_is_given_jobs_for_which_it_has_enough(harness: Harness) -> None:
+    submit(harness, b"memory=64G", HIGH)
+    fits = submit(harness, b"memory=1G")
+    able = worker(harness, "memory=4G")
+    assert harness.engine.take(able) is fits
+    assert harness.engine.take(able) is None
 
 
-def test_exactly_enough_is_enough_of_everything(house: House) -> None:
-    job = submit(house, b"cores=0.5,gpu,memory=64G")
-    assert house.engine.take(worker(house, "memory=64G,cores=0.5")) is None
-    assert house.engine.take(worker(house, "memory=64G,cores=0.499", frozenset({b"gpu"}))) is None
-    assert house.engine.take(worker(house, "memory=64G,cores=0.5", frozenset({b"gpu"}))) is job
+def test_exactly_enough_is_enough_of_everything(harness: Harness) -> None:
+    job = submit(harness, b"cores=0.5,gpu,memory=64G")
+    assert harness.engine.take(worker(harness, "memory=64G,cores=0.5")) is None
+    assert harness.engine.take(worker(harness, "memory=64G,cores=0.499", frozenset({b"gpu"}))) is None
+    assert harness.engine.take(worker(harness, "memory=64G,cores=0.5", frozenset({b"gpu"}))) is job
 
 
-def test_a_resource_that_no_worker_has_heard_of_is_one_of_which_it_has_none(house: House) -> None:
-    submit(house, b"licences=1")
-    assert house.engine.take(worker(house, "memory=64G")) is None
-    assert house.engine.take(worker(house)) is None
+def test_a_resource_that_no_worker_has_heard_of_is_one_of_which_it_has_none(harness: Harness) -> None:
+    submit(harness, b"licences=1")
+    assert harness.engine.take(worker(harness, "memory=64G")) is None
+    assert harness.engine.take(worker(harness)) is None
 
 
-def test_a_hundred_thousand_jobs_that_nobody_fits_do_not_block_the_one_behind_them(house: House) -> None:
+def test_a_hundred_thousand_jobs_that_nobody_fits_do_not_block_the_one_behind_them(harness: Harness) -> None:
     options = SubmitOptions(requires=b"memory=64G")
     for _ in range(100_000):
-        house.engine.submit(b"mail", b"", b"", NORMAL, Delivery.HANDLE, None, options)
-    asleep = worker(house, "memory=4G")
-    assert house.engine.sleep(asleep)
-    fits = house.engine.submit(b"mail", b"", b"", NORMAL, Delivery.HANDLE, None, SubmitOptions(requires=b"memory=1G"))
+        harness.engine.submit(b"mail", b"", b"", NORMAL, Delivery.HANDLE, None, options)
+    asleep = worker(harness, "memory=4G")
+    assert harness.engine.sleep(asleep)
+    fits = harness.engine.submit(b"mail", b"", b"", NORMAL, Delivery.HANDLE, None, SubmitOptions(requires=b"memory=1G"))
     assert heard(asleep) == [("wake", asleep.id)]
-    assert house.engine.take(asleep) is fits
+    assert harness.engine.take(asleep) is fits
 
 
-def test_a_thousand_different_requirements_are_told_apart(house: House) -> None:
+def test_a_thousand_different_requirements_are_told_apart(harness: Harness) -> None:
     jobs = [
-        house.engine.submit(
+        harness.engine.submit(
             b"mail", b"", b"", NORMAL, Delivery.HANDLE, None, SubmitOptions(requires=b"memory=%d" % (number + 1))
         )
         for number in range(MOST_GROUPS)
     ]
-    check_engine(house.engine)
-    able = worker(house, "memory=10")
-    assert house.engine.take(able) is jobs[0]
-    assert house.engine.take(able) is jobs[1]
+    check_engine(harness.engine)
+    able = worker(harness, "memory=10")
+    assert harness.engine.take(able) is jobs[0]
+    assert harness.engine.take(able) is jobs[1]
     assert [job.id for job in jobs if job.worker is able] == [1, 2]
 
 
 # --- in use ---
 
 
-def test_a_job_uses_what_it_requires_until_it_ends(house: House) -> None:
-    first, second, small = submit(house, b"memory=48G"), submit(house, b"memory=48G"), submit(house, b"memory=16G")
-    able = worker(house, "memory=64G")
-    assert house.engine.take(able) is first
-    assert house.engine.take(able) is small
-    assert house.engine.take(able) is None
-    house.engine.complete(able, small.id, b"")
-    assert house.engine.take(able) is None
-    house.engine.complete(able, first.id, b"")
-    assert house.engine.take(able) is second
-    check_engine(house.engine)
+def test_a_job_uses_what_it_requires_until_it_ends(harness: Harness) -> None:
+    first, second, small = (
+        submit(harness, b"memory=48G"),
+        submit(harness, b"memory=48G"),
+        submit(harness, b"memory=16G"),
+    )
+    able = worker(harness, "memory=64G")
+    assert harness.engine.take(able) is first
+    assert harness.engine.take(able) is small
+    assert harness.engine.take(able) is None
+    harness.engine.complete(able, small.id, b"")
+    assert harness.engine.take(able) is None
+    harness.engine.complete(able, first.id, b"")
+    assert harness.engine.take(able) is second
+    check_engine(harness.engine)
 
 
 @pytest.mark.parametrize("end", ["complete", "fail", "release", "retry_later", "cancel_and_report"])
-def test_however_a_job_ends_what_it_used_is_pushed_for(house: House, end: str) -> None:
-    able = worker(house, "memory=64G")
-    house.engine.grant(able, 3)
-    first = submit(house, b"memory=48G")
-    second = submit(house, b"memory=40G", HIGH)
+def test_however_a_job_ends_what_it_used_is_pushed_for(harness: Harness, end: str) -> None:
+    able = worker(harness, "memory=64G")
+    harness.engine.grant(able, 3)
+    first = submit(harness, b"memory=48G")
+    second = submit(harness, b"memory=40G", HIGH)
     assert heard(able) == [("assign", able.id, first.id)]
     if end == "complete":
-        house.engine.complete(able, first.id, b"")
+        harness.engine.complete(able, first.id, b"")
     elif end == "fail":
-        house.engine.fail(able, first.id)
+        harness.engine.fail(able, first.id)
     elif end == "release":
-        house.engine.release(able, first.id)
+        harness.engine.release(able, first.id)
     elif end == "retry_later":
-        house.engine.retry_later(able, first.id, 10)
+        harness.engine.retry_later(able, first.id, 10)
     else:
-        house.engine.cancel(first)
+        harness.engine.cancel(first)
         assert second.worker is None  # the worker may still be at it
-        check_engine(house.engine)
-        house.engine.complete(able, first.id, b"")
+        check_engine(harness.engine)
+        harness.engine.complete(able, first.id, b"")
     assert second.worker is able
-    check_engine(house.engine)
+    check_engine(harness.engine)
 
 
 @pytest.mark.parametrize("verb", ["fail", "release"])
-def test_any_report_of_a_cancelled_job_frees_what_it_used(house: House, verb: str) -> None:
-    able = worker(house, "memory=64G")
-    first, second = submit(house, b"memory=48G"), submit(house, b"memory=48G")
-    assert house.engine.take(able) is first
-    house.engine.cancel(first)
-    assert house.engine.sleep(able)
-    getattr(house.engine, verb)(able, first.id)
+def test_any_report_of_a_cancelled_job_frees_what_it_used(harness: Harness, verb: str) -> None:
+    able = worker(harness, "memory=64G")
+    first, second = submit(harness, b"memory=48G"), submit(harness, b"memory=48G")
+    assert harness.engine.take(able) is first
+    harness.engine.cancel(first)
+    assert harness.engine.sleep(able)
+    getattr(harness.engine, verb)(able, first.id)
     assert heard(able)[-1] == ("wake", able.id)
-    assert house.engine.take(able) is second
+    assert harness.engine.take(able) is second
 
 
-def test_a_sleeping_worker_with_several_slots_is_woken_when_there_is_room_again(house: House) -> None:
-    able = worker(house, "memory=64G")
-    first = submit(house, b"memory=48G")
-    assert house.engine.take(able) is first
-    assert house.engine.sleep(able)
-    submit(house, b"memory=48G")
+def test_a_sleeping_worker_with_several_slots_is_woken_when_there_is_room_again(harness: Harness) -> None:
+    able = worker(harness, "memory=64G")
+    first = submit(harness, b"memory=48G")
+    assert harness.engine.take(able) is first
+    assert harness.engine.sleep(able)
+    submit(harness, b"memory=48G")
     assert heard(able) == []
-    house.engine.complete(able, first.id, b"")
+    harness.engine.complete(able, first.id, b"")
     assert heard(able) == [("wake", able.id)]
 
 
-def test_room_that_one_function_leaves_is_offered_to_the_others(house: House) -> None:
-    able = worker(house, "memory=64G")
-    house.engine.can_do(able, house.function(b"resize"))
-    house.engine.grant(able, 2)
-    first = submit(house, b"memory=48G")
-    other = submit(house, b"memory=48G", name=b"resize")
+def test_room_that_one_function_leaves_is_offered_to_the_others(harness: Harness) -> None:
+    able = worker(harness, "memory=64G")
+    harness.engine.can_do(able, harness.function(b"resize"))
+    harness.engine.grant(able, 2)
+    first = submit(harness, b"memory=48G")
+    other = submit(harness, b"memory=48G", name=b"resize")
     assert other.worker is None
-    house.engine.complete(able, first.id, b"")
+    harness.engine.complete(able, first.id, b"")
     assert other.worker is able
-    assert house.function().limiter is None
-    check_engine(house.engine)
+    assert harness.function().limiter is None
+    check_engine(harness.engine)
 
 
-def test_a_job_that_is_timed_out_leaves_room(house: House) -> None:
-    able = worker(house, "memory=64G")
-    house.engine.can_do(able, house.function(), 1_000_000)
-    house.engine.grant(able, 2)
-    first = submit(house, b"memory=48G")
-    second = submit(house, b"memory=48G")
-    house.pass_seconds(1)
+def test_a_job_that_is_timed_out_leaves_room(harness: Harness) -> None:
+    able = worker(harness, "memory=64G")
+    harness.engine.can_do(able, harness.function(), 1_000_000)
+    harness.engine.grant(able, 2)
+    first = submit(harness, b"memory=48G")
+    second = submit(harness, b"memory=48G")
+    harness.pass_seconds(1)
     assert second.worker is able
     assert first.worker is None
-    check_engine(house.engine)
+    check_engine(harness.engine)
 
 
-def test_a_job_comes_back_from_a_lost_worker_and_uses_the_next_one(house: House) -> None:
-    lost, other = worker(house, "memory=64G"), worker(house, "memory=64G")
-    job = submit(house, b"memory=48G")
-    assert house.engine.take(lost) is job
-    house.engine.grant(other, 1)
-    house.engine.remove_worker(lost)
+def test_a_job_comes_back_from_a_lost_worker_and_uses_the_next_one(harness: Harness) -> None:
+    lost, other = worker(harness, "memory=64G"), worker(harness, "memory=64G")
+    job = submit(harness, b"memory=48G")
+    assert harness.engine.take(lost) is job
+    harness.engine.grant(other, 1)
+    harness.engine.remove_worker(lost)
     assert job.worker is other
-    check_engine(house.engine)
+    check_engine(harness.engine)
 
 
-def test_a_cancelled_job_that_is_retried_on_the_same_worker_is_counted_once(house: House) -> None:
-    able = worker(house, "memory=64G")
-    job = submit(house, b"memory=48G")
-    assert house.engine.take(able) is job
-    house.engine.cancel(job)
-    house.engine.retry(job)
-    assert house.engine.take(able) is None  # it is still at the first attempt
-    house.engine.release(able, job.id)
-    assert house.engine.take(able) is job
-    check_engine(house.engine)
+def test_a_cancelled_job_that_is_retried_on_the_same_worker_is_counted_once(harness: Harness) -> None:
+    able = worker(harness, "memory=64G")
+    job = submit(harness, b"memory=48G")
+    assert harness.engine.take(able) is job
+    harness.engine.cancel(job)
+    harness.engine.retry(job)
+    assert harness.engine.take(able) is None  # it is still at the first attempt
+    harness.engine.release(able, job.id)
+    assert harness.engine.take(able) is job
+    check_engine(harness.engine)
 
 
 # --- resources that change ---
 
 
-def test_a_worker_may_say_that_it_has_more_while_it_sleeps(house: House) -> None:
-    able = worker(house, "memory=4G")
-    assert house.engine.sleep(able)
-    submit(house, b"memory=8G")
-    house.engine.describe_worker(able, resources=resource_amounts("memory=8G"))
+def test_a_worker_may_say_that_it_has_more_while_it_sleeps(harness: Harness) -> None:
+    able = worker(harness, "memory=4G")
+    assert harness.engine.sleep(able)
+    submit(harness, b"memory=8G")
+    harness.engine.describe_worker(able, resources=resource_amounts("memory=8G"))
     assert heard(able) == [("wake", able.id)]
 
 
-def test_what_runs_counts_when_a_worker_says_what_it_has_afterwards(house: House) -> None:
-    able = worker(house, "memory=64G")
-    job = submit(house, b"memory=48G")
-    assert house.engine.take(able) is job
-    house.engine.describe_worker(able, resources={})
-    house.engine.describe_worker(able, resources=resource_amounts("memory=64G"))
-    submit(house, b"memory=48G")
-    assert house.engine.take(able) is None
-    check_engine(house.engine)
+def test_what_runs_counts_when_a_worker_says_what_it_has_afterwards(harness: Harness) -> None:
+    able = worker(harness, "memory=64G")
+    job = submit(harness, b"memory=48G")
+    assert harness.engine.take(able) is job
+    harness.engine.describe_worker(able, resources={})
+    harness.engine.describe_worker(able, resources=resource_amounts("memory=64G"))
+    submit(harness, b"memory=48G")
+    assert harness.engine.take(able) is None
+    check_engine(harness.engine)
 
 
-def test_a_worker_that_has_less_than_its_jobs_use_gets_no_more(house: House) -> None:
-    able = worker(house, "memory=64G")
-    job, small = submit(house, b"memory=48G"), submit(house, b"memory=1")
-    assert house.engine.take(able) is job
-    house.engine.describe_worker(able, resources=resource_amounts("memory=32G"))
-    assert house.engine.take(able) is None
-    house.engine.complete(able, job.id, b"")
-    assert house.engine.take(able) is small
+def test_a_worker_that_has_less_than_its_jobs_use_gets_no_more(harness: Harness) -> None:
+    able = worker(harness, "memory=64G")
+    job, small = submit(harness, b"memory=48G"), submit(harness, b"memory=1")
+    assert harness.engine.take(able) is job
+    harness.engine.describe_worker(able, resources=resource_amounts("memory=32G"))
+    assert harness.engine.take(able) is None
+    harness.engine.complete(able, job.id, b"")
+    assert harness.engine.take(able) is small
 
 
 # --- who is chosen ---
 
 
-def test_the_worker_with_the_least_that_is_enough_is_woken(house: House) -> None:
-    large, small = worker(house, "memory=64G"), worker(house, "memory=8G")
+def test_the_worker_with_the_least_that_is_enough_is_woken(harness: Harness) -> None:
+    large, small = worker(harness, "memory=64G"), worker(harness, "memory=8G")
     for each in (large, small):
-        house.engine.sleep(each)
-    submit(house, b"memory=4G")
+        harness.engine.sleep(each)
+    submit(harness, b"memory=4G")
     assert (heard(large), heard(small)) == ([], [("wake", small.id)])
 
 
-def test_workers_that_offer_the_same_are_pushed_to_in_turn(house: House) -> None:
-    workers = [worker(house, "memory=64G") for _ in range(3)]
+def test_workers_that_offer_the_same_are_pushed_to_in_turn(harness: Harness) -> None:
+    workers = [worker(harness, "memory=64G") for _ in range(3)]
     for each in workers:
-        house.engine.grant(each, 2)
-    jobs = [submit(house, b"memory=64G") for _ in range(3)]
+        harness.engine.grant(each, 2)
+    jobs = [submit(harness, b"memory=64G") for _ in range(3)]
     assert [job.worker for job in jobs] == workers
 
 
 # --- explanations ---
 
 
-def test_the_resource_that_nobody_has_enough_of_is_named_with_the_most_there_is(house: House) -> None:
-    job = submit(house, b"gpu,memory=64G")
-    worker(house, "memory=16G", frozenset({b"gpu"}))
-    worker(house, "memory=32G")
-    (reason,) = house.engine.explain(job)
+def test_the_resource_that_nobody_has_enough_of_is_named_with_the_most_there_is(harness: Harness) -> None:
+    job = submit(harness, b"gpu,memory=64G")
+    worker(harness, "memory=16G", frozenset({b"gpu"}))
+    worker(harness, "memory=32G")
+    (reason,) = harness.engine.explain(job)
     assert reason.word == "missing_resource"
     assert reason.text == "none of 2 workers that can do 'mail' has 64G of 'memory' (the most is 32G)"
     assert reason.data["short"] == [{"resource": "memory", "required": 64 * 10**9, "most": 32 * 10**9}]
 
 
-def test_tags_and_resources_that_are_missing_are_named_together(house: House) -> None:
-    job = submit(house, b"cores=2,tpu")
-    worker(house, "memory=16G")
-    (reason,) = house.engine.explain(job)
+def test_tags_and_resources_that_are_missing_are_named_together(harness: Harness) -> None:
+    job = submit(harness, b"cores=2,tpu")
+    worker(harness, "memory=16G")
+    (reason,) = harness.engine.explain(job)
     assert reason.word == "missing_tag"
     assert reason.text == (
         "none of 1 worker that can do 'mail' has the tag 'tpu', and none has 2 of 'cores' (none has any)"
     )
 
 
-def test_what_no_single_worker_has_together_is_named(house: House) -> None:
-    job = submit(house, b"gpu,memory=64G")
-    worker(house, tags=frozenset({b"gpu"}))
-    worker(house, "memory=64G")
-    (reason,) = house.engine.explain(job)
+def test_what_no_single_worker_has_together_is_named(harness: Harness) -> None:
+    job = submit(harness, b"gpu,memory=64G")
+    worker(harness, tags=frozenset({b"gpu"}))
+    worker(harness, "memory=64G")
+    (reason,) = harness.engine.explain(job)
     assert reason.text == "none of 2 workers that can do 'mail' has all of gpu, memory=64G"
 
 
-def test_resources_that_are_in_use_are_named(house: House) -> None:
-    able = worker(house, "memory=64G")
-    submit(house, b"memory=48G")
-    job = submit(house, b"memory=48G")
-    house.engine.take(able)
-    (reason,) = house.engine.explain(job)
+def test_resources_that_are_in_use_are_named(harness: Harness) -> None:
+    able = worker(harness, "memory=64G")
+    submit(harness, b"memory=48G")
+    job = submit(harness, b"memory=48G")
+    harness.engine.take(able)
+    (reason,) = harness.engine.explain(job)
     assert reason.word == "resources_in_use"
     assert reason.text == "other jobs use too much 'memory' of 1 worker that could do it"
     assert reason.data == {"workers": 1, "most_free": {"memory": 16 * 10**9}}

@@ -13,7 +13,7 @@ from switchgear.model.job import RANKS_BETWEEN, place_of
 from switchgear.model.segments import ObjectSegment, remove_from
 from switchgear.policy import Policy
 from switchgear.testing import check_engine
-from tests.engine.house import House, ids
+from tests.engine.harness import Harness, ids
 
 FUNCTION = Function(b"mail")
 
@@ -88,17 +88,17 @@ def test_an_object_segment_begins_at_the_place_of_its_first_job() -> None:
 
 
 @pytest.fixture
-def small() -> House:
+def small() -> Harness:
     """An engine whose queues are divided early."""
-    house = House(keeps=False)
-    house.engine.packed_queues.segment_jobs = 4
-    house.engine.packed_queues.head_jobs = 2
-    house.engine.packed_queues.pack_from = 8
-    return house
+    harness = Harness(keeps=False)
+    harness.engine.packed_queues.segment_jobs = 4
+    harness.engine.packed_queues.head_jobs = 2
+    harness.engine.packed_queues.pack_from = 8
+    return harness
 
 
 @pytest.mark.parametrize("policy", [Policy(), Policy(concurrency=100), Policy(fair=True)])
-def test_a_long_queue_is_divided_and_nobody_can_tell(small: House, policy: Policy) -> None:
+def test_a_long_queue_is_divided_and_nobody_can_tell(small: Harness, policy: Policy) -> None:
     small.engine.set_policy(small.function(), policy)
     jobs = [small.submit(key=b"tenant") for _ in range(50)]
     queue = next(iter(small.function().ready_queues()))
@@ -110,7 +110,7 @@ def test_a_long_queue_is_divided_and_nobody_can_tell(small: House, policy: Polic
     assert not queue.is_segmented
 
 
-def test_jobs_that_go_ahead_of_a_long_queue_are_divided_too(small: House) -> None:
+def test_jobs_that_go_ahead_of_a_long_queue_are_divided_too(small: Harness) -> None:
     small.function().released_first = True
     blocker = small.submit(b"other")
     behind = [small.submit() for _ in range(20)]
@@ -125,7 +125,7 @@ def test_jobs_that_go_ahead_of_a_long_queue_are_divided_too(small: House) -> Non
     assert small.drain_with(small.worker()) == ids(*reversed(left), *behind)
 
 
-def test_a_job_whose_place_does_not_tell_where_it_is_can_be_cancelled(small: House) -> None:
+def test_a_job_whose_place_does_not_tell_where_it_is_can_be_cancelled(small: Harness) -> None:
     """More jobs went to the end since the last submission than there are ranks between two."""
     worker, first = small.running()
     small.engine.release(worker, first.id)

@@ -11,7 +11,7 @@ from switchgear.engine.deadlines import DeadlineKind
 from switchgear.model import DONE, READY, SECOND_US, EdgePolicy, Job
 from switchgear.net.clock import SystemClock
 from switchgear.testing import BrokenInvariant, FakeClock, RecordingPeer, check_engine
-from tests.engine.house import House
+from tests.engine.harness import Harness
 
 
 def test_the_public_names_are_explained() -> None:
@@ -50,18 +50,18 @@ def test_a_wall_clock_that_was_set_is_seen_by_those_who_follow_it() -> None:
 
 
 def test_a_recording_peer_writes_down_all_that_it_hears() -> None:
-    house = House()
+    harness = Harness()
     peer = RecordingPeer()
-    worker = house.worker(peer=peer)
-    house.engine.sleep(worker)
-    job = house.submit(watcher=peer)
-    house.engine.grant(worker, 1)
-    house.engine.progress(worker, job.id, 1, 2, 3)
-    house.engine.data(worker, job.id, b"data")
-    house.engine.warning(worker, job.id, b"warning")
-    house.engine.release(worker, job.id)
-    house.engine.take(worker)
-    house.engine.cancel(job)
+    worker = harness.worker(peer=peer)
+    harness.engine.sleep(worker)
+    job = harness.submit(watcher=peer)
+    harness.engine.grant(worker, 1)
+    harness.engine.progress(worker, job.id, 1, 2, 3)
+    harness.engine.data(worker, job.id, b"data")
+    harness.engine.warning(worker, job.id, b"warning")
+    harness.engine.release(worker, job.id)
+    harness.engine.take(worker)
+    harness.engine.cancel(job)
     assert peer.words() == ["wake", "assign", "progress", "data", "warning", "revoke", "finished"]
     assert peer.take_heard()[:3] == [
         ("wake", worker.id),
@@ -72,182 +72,182 @@ def test_a_recording_peer_writes_down_all_that_it_hears() -> None:
 
 
 def test_a_recording_peer_hears_what_becomes_of_a_worker_that_waits() -> None:
-    house = House()
+    harness = Harness()
     peer = RecordingPeer()
-    worker = house.worker(peer=peer)
-    house.engine.renew_lease(worker, 2 * SECOND_US)
-    ticket = house.engine.grant_until(worker, house.at(1))
-    house.pass_seconds(2)
+    worker = harness.worker(peer=peer)
+    harness.engine.renew_lease(worker, 2 * SECOND_US)
+    ticket = harness.engine.grant_until(worker, harness.at(1))
+    harness.pass_seconds(2)
     assert peer.heard == [("waited in vain", worker.id, ticket), ("expired", worker.id)]
 
 
 # --- the look at all tables ---
 
 
-def crowded_house() -> tuple[House, Job]:
+def crowded_harness() -> tuple[Harness, Job]:
     """An engine with something in every table, and a ready job in it."""
-    house = House()
+    harness = Harness()
     client = RecordingPeer()
-    house.submit(b"one", name=b"Anna", watcher=client)
-    worker = house.worker(b"one", b"two", timeout_seconds=5)
-    house.engine.renew_lease(worker, SECOND_US)
-    house.engine.take(worker)
-    job = house.submit(b"three", unique=b"k", watcher=client, expires_us=house.at(9))
-    house.submit(b"three", after=(job,))
-    house.submit(b"three", run_at_us=house.at(5))
-    house.engine.cancel(house.submit(b"three"))
-    house.engine.sleep(house.worker(b"two"))
-    house.submit(b"three", after=(job,), edges=bytes([EdgePolicy.FAIL]))
-    house.engine.complete_unowned(house.submit(b"three", unique=b"held", unique_for_us=SECOND_US))
-    house.submit(b"three")
-    pushed = house.worker(b"four")
-    house.engine.grant(pushed, 2)
-    house.engine.grant_until(pushed, house.at(7))
-    check_engine(house.engine)
-    return house, job
+    harness.submit(b"one", name=b"Anna", watcher=client)
+    worker = harness.worker(b"one", b"two", timeout_seconds=5)
+    harness.engine.renew_lease(worker, SECOND_US)
+    harness.engine.take(worker)
+    job = harness.submit(b"three", unique=b"k", watcher=client, expires_us=harness.at(9))
+    harness.submit(b"three", after=(job,))
+    harness.submit(b"three", run_at_us=harness.at(5))
+    harness.engine.cancel(harness.submit(b"three"))
+    harness.engine.sleep(harness.worker(b"two"))
+    harness.submit(b"three", after=(job,), edges=bytes([EdgePolicy.FAIL]))
+    harness.engine.complete_unowned(harness.submit(b"three", unique=b"held", unique_for_us=SECOND_US))
+    harness.submit(b"three")
+    pushed = harness.worker(b"four")
+    harness.engine.grant(pushed, 2)
+    harness.engine.grant_until(pushed, harness.at(7))
+    check_engine(harness.engine)
+    return harness, job
 
 
-def lose_edge(house: House, job: Job) -> None:
-    house.engine.dependencies.successors.clear()
+def lose_edge(harness: Harness, job: Job) -> None:
+    harness.engine.dependencies.successors.clear()
 
 
-def misplace(house: House, job: Job) -> None:
+def misplace(harness: Harness, job: Job) -> None:
     job.function.queues[1].remove(job)
 
 
-def double(house: House, job: Job) -> None:
+def double(harness: Harness, job: Job) -> None:
     job.function.queues[1].append(job)
 
 
-def miscount_total(house: House, job: Job) -> None:
+def miscount_total(harness: Harness, job: Job) -> None:
     job.function.total += 1
 
 
-def miscount_ready(house: House, job: Job) -> None:
+def miscount_ready(harness: Harness, job: Job) -> None:
     job.function.ready -= 1
 
 
-def miscount_running(house: House, job: Job) -> None:
-    house.function(b"one").running = 0
+def miscount_running(harness: Harness, job: Job) -> None:
+    harness.function(b"one").running = 0
 
 
-def miscount_waiting(house: House, job: Job) -> None:
+def miscount_waiting(harness: Harness, job: Job) -> None:
     job.function.waiting += 1
 
 
-def stand_in_disorder(house: House, job: Job) -> None:
+def stand_in_disorder(harness: Harness, job: Job) -> None:
     job.function.queues[1].reverse()
 
 
-def go_ahead_by_rank_alone(house: House, job: Job) -> None:
+def go_ahead_by_rank_alone(harness: Harness, job: Job) -> None:
     list(job.function.queues[1])[-1].rank = -1
 
 
-def have_less_than_no_credit(house: House, job: Job) -> None:
-    next(iter(house.engine.workers.values())).credits = -1
+def have_less_than_no_credit(harness: Harness, job: Job) -> None:
+    next(iter(harness.engine.workers.values())).credits = -1
 
 
-def have_a_ticket_without_credit(house: House, job: Job) -> None:
-    worker = next(iter(house.function(b"four").workers))
-    house.engine.settings.jobs_per_worker = worker.credits = 0
-    house.function(b"four").pushers.clear()
+def have_a_ticket_without_credit(harness: Harness, job: Job) -> None:
+    worker = next(iter(harness.function(b"four").workers))
+    harness.engine.settings.jobs_per_worker = worker.credits = 0
+    harness.function(b"four").pushers.clear()
 
 
-def wait_for_ever(house: House, job: Job) -> None:
-    house.engine.deadlines.sweep_all(lambda entry: entry[2] is not DeadlineKind.WAIT_TIMEOUT)
+def wait_for_ever(harness: Harness, job: Job) -> None:
+    harness.engine.deadlines.sweep_all(lambda entry: entry[2] is not DeadlineKind.WAIT_TIMEOUT)
 
 
-def stand_in_another_order(house: House, job: Job) -> None:
+def stand_in_another_order(harness: Harness, job: Job) -> None:
     job.function.queues[1].reverse()
 
 
-def miscount_blockers(house: House, job: Job) -> None:
-    house.engine.dependencies.waiting_for(job.id)[0].blockers = 2
+def miscount_blockers(harness: Harness, job: Job) -> None:
+    harness.engine.dependencies.waiting_for(job.id)[0].blockers = 2
 
 
-def lose_unique(house: House, job: Job) -> None:
+def lose_unique(harness: Harness, job: Job) -> None:
     del job.function.uniques[b"k"]
 
 
-def keep_name(house: House, job: Job) -> None:
-    house.engine.names[b"Bob"] = job
+def keep_name(harness: Harness, job: Job) -> None:
+    harness.engine.names[b"Bob"] = job
 
 
-def finish_silently(house: House, job: Job) -> None:
+def finish_silently(harness: Harness, job: Job) -> None:
     job.state = DONE
 
 
-def make_ready_twice(house: House, job: Job) -> None:
-    next(iter(house.engine.workers.values())).running.popitem()[1].state = READY
+def make_ready_twice(harness: Harness, job: Job) -> None:
+    next(iter(harness.engine.workers.values())).running.popitem()[1].state = READY
 
 
-def lose_deadlines(house: House, job: Job) -> None:
-    house.engine.deadlines.sweep_all(lambda entry: False)
+def lose_deadlines(harness: Harness, job: Job) -> None:
+    harness.engine.deadlines.sweep_all(lambda entry: False)
 
 
-def miscount_stale(house: House, job: Job) -> None:
-    job.expires_us = house.at(10)
+def miscount_stale(harness: Harness, job: Job) -> None:
+    job.expires_us = harness.at(10)
 
 
-def lose_sleeper(house: House, job: Job) -> None:
-    house.function(b"two").sleepers.clear()
+def lose_sleeper(harness: Harness, job: Job) -> None:
+    harness.function(b"two").sleepers.clear()
 
 
-def lose_pusher(house: House, job: Job) -> None:
-    house.function(b"four").pushers.clear()
+def lose_pusher(harness: Harness, job: Job) -> None:
+    harness.function(b"four").pushers.clear()
 
 
-def lose_watcher(house: House, job: Job) -> None:
+def lose_watcher(harness: Harness, job: Job) -> None:
     job.subscribers = None
 
 
-def overspend(house: House, job: Job) -> None:
+def overspend(harness: Harness, job: Job) -> None:
     job.attempts = 99
 
 
-def be_lost_too_often(house: House, job: Job) -> None:
+def be_lost_too_often(harness: Harness, job: Job) -> None:
     job.attempts = job.losses = job.crash_limit = 3
 
 
-def hold_no_more(house: House, job: Job) -> None:
+def hold_no_more(harness: Harness, job: Job) -> None:
     job.function.uniques[b"held"].unique_until_us = 0
 
 
-def hold_for_ever(house: House, job: Job) -> None:
-    house.engine.deadlines.sweep_all(lambda entry: entry[2] is not DeadlineKind.KEY_HELD)
+def hold_for_ever(harness: Harness, job: Job) -> None:
+    harness.engine.deadlines.sweep_all(lambda entry: entry[2] is not DeadlineKind.KEY_HELD)
 
 
-def hold_without_a_key(house: House, job: Job) -> None:
-    house.engine.dependencies.waiting_for(job.id)[0].unique_until_us = house.at(5)
+def hold_without_a_key(harness: Harness, job: Job) -> None:
+    harness.engine.dependencies.waiting_for(job.id)[0].unique_until_us = harness.at(5)
 
 
-def take_anothers_key(house: House, job: Job) -> None:
+def take_anothers_key(harness: Harness, job: Job) -> None:
     job.function.uniques[b"another"] = job
 
 
-def mind_nothing(house: House, job: Job) -> None:
-    house.engine.dependencies.has_failure_policy.clear()
+def mind_nothing(harness: Harness, job: Job) -> None:
+    harness.engine.dependencies.has_failure_policy.clear()
 
 
-def mind_what_nobody_waits_for(house: House, job: Job) -> None:
-    house.engine.dependencies.has_failure_policy.add(999)
+def mind_what_nobody_waits_for(harness: Harness, job: Job) -> None:
+    harness.engine.dependencies.has_failure_policy.add(999)
 
 
-def have_too_few_edges(house: House, job: Job) -> None:
-    house.engine.dependencies.waiting_for(job.id)[1].edges = b"\1\1"
+def have_too_few_edges(harness: Harness, job: Job) -> None:
+    harness.engine.dependencies.waiting_for(job.id)[1].edges = b"\1\1"
 
 
-def go_on_in_spite_of_doom(house: House, job: Job) -> None:
-    failed = next(iter(house.engine.dependencies.unsuccessful))
-    house.submit(b"three", predecessors=(failed,), edges=bytes([EdgePolicy.FAIL]))
-    house.engine.deadlines.sweep_all(lambda entry: entry[2] is not DeadlineKind.FAILED_DEPENDENCY)
+def go_on_in_spite_of_doom(harness: Harness, job: Job) -> None:
+    failed = next(iter(harness.engine.dependencies.unsuccessful))
+    harness.submit(b"three", predecessors=(failed,), edges=bytes([EdgePolicy.FAIL]))
+    harness.engine.deadlines.sweep_all(lambda entry: entry[2] is not DeadlineKind.FAILED_DEPENDENCY)
 
 
-def forget_job(house: House, job: Job) -> None:
-    house.engine.jobs.remove(job.id)
+def forget_job(harness: Harness, job: Job) -> None:
+    harness.engine.jobs.remove(job.id)
 
 
-FAULTS: list[Callable[[House, Job], None]] = [
+FAULTS: list[Callable[[Harness, Job], None]] = [
     lose_edge,
     misplace,
     double,
@@ -286,8 +286,8 @@ FAULTS: list[Callable[[House, Job], None]] = [
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
-def test_every_contradiction_between_tables_is_found(fault: Callable[[House, Job], None]) -> None:
-    house, job = crowded_house()
-    fault(house, job)
+def test_every_contradiction_between_tables_is_found(fault: Callable[[Harness, Job], None]) -> None:
+    harness, job = crowded_harness()
+    fault(harness, job)
     with pytest.raises(BrokenInvariant):
-        check_engine(house.engine)
+        check_engine(harness.engine)

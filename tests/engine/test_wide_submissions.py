@@ -24,14 +24,14 @@ from switchgear.model import (
     UniquePolicy,
 )
 from switchgear.testing import RecordingPeer, check_engine
-from tests.engine.house import House, state_of
+from tests.engine.harness import Harness, state_of
 from tests.engine.restarts import restarted
 
 WIDTH = 3 * LINKED_PER_SLICE
 
 
 def wide(
-    house: House,
+    harness: Harness,
     before: list[Job],
     *,
     unique: bytes = b"",
@@ -41,182 +41,182 @@ def wide(
 ) -> Generator[bool, None, Job]:
     wanted = SubmitOptions(predecessors=tuple(job.id for job in before), **options)
     delivery = Delivery.HANDLE if subscriber is None else Delivery.WAIT
-    return house.engine.submit_wide(function, unique, b"", NORMAL, delivery, subscriber, wanted)
+    return harness.engine.submit_wide(function, unique, b"", NORMAL, delivery, subscriber, wanted)
 
 
-def finished(steps: Generator[bool, None, Job], house: House) -> Job:
+def finished(steps: Generator[bool, None, Job], harness: Harness) -> Job:
     try:
         while True:
             assert next(steps) is False
-            check_engine(house.engine)
+            check_engine(harness.engine)
     except StopIteration as stop:
         job: Job = stop.value
-        check_engine(house.engine)
+        check_engine(harness.engine)
         return job
 
 
-def many(house: House) -> list[Job]:
-    return [house.submit() for _ in range(WIDTH)]
+def many(harness: Harness) -> list[Job]:
+    return [harness.submit() for _ in range(WIDTH)]
 
 
-def edge_count(house: House) -> int:
-    while len(house.engine.sliced_work):
-        house.engine.advance(house.now_us)
-    return sum(house.engine.dependencies.successor_count(job_id) for job_id in house.engine.dependencies.successors)
+def edge_count(harness: Harness) -> int:
+    while len(harness.engine.sliced_work):
+        harness.engine.advance(harness.now_us)
+    return sum(harness.engine.dependencies.successor_count(job_id) for job_id in harness.engine.dependencies.successors)
 
 
 def test_it_waits_for_all_of_them_as_one_submitted_at_once_does() -> None:
-    house = House()
-    before = many(house)
-    job = finished(wide(house, before), house)
+    harness = Harness()
+    before = many(harness)
+    job = finished(wide(harness, before), harness)
     assert (job.state, job.blockers, job.predecessors) == (WAITING, WIDTH, tuple(each.id for each in before))
-    assert house.function(b"sum").waiting == 1
-    worker = house.worker(b"mail", b"sum")
-    assert house.drain_with(worker)[-1] == job.id
+    assert harness.function(b"sum").waiting == 1
+    worker = harness.worker(b"mail", b"sum")
+    assert harness.drain_with(worker)[-1] == job.id
     assert state_of(job) is DONE
-    assert edge_count(house) == 0
+    assert edge_count(harness) == 0
 
 
 def test_between_two_slices_nobody_knows_of_it() -> None:
-    house = House()
-    steps = wide(house, many(house), name=b"total", unique=b"key")
+    harness = Harness()
+    steps = wide(harness, many(harness), name=b"total", unique=b"key")
     next(steps)
-    assert house.engine.job_count() == WIDTH
-    assert house.engine.named(b"total") is None
-    assert not house.engine.has_holder(house.function(b"sum"), b"key")
-    assert not house.function(b"sum").waiting
-    assert finished(steps, house) is house.engine.named(b"total")
+    assert harness.engine.job_count() == WIDTH
+    assert harness.engine.named(b"total") is None
+    assert not harness.engine.has_holder(harness.function(b"sum"), b"key")
+    assert not harness.function(b"sum").waiting
+    assert finished(steps, harness) is harness.engine.named(b"total")
 
 
 def test_what_ends_meanwhile_is_not_waited_for() -> None:
-    house = House()
-    before = many(house)
-    worker = house.worker(b"mail")
-    steps = wide(house, before)
+    harness = Harness()
+    before = many(harness)
+    worker = harness.worker(b"mail")
+    steps = wide(harness, before)
     next(steps)
-    house.drain_with(worker)
-    job = finished(steps, house)
+    harness.drain_with(worker)
+    job = finished(steps, harness)
     assert job.state is READY
-    assert edge_count(house) == 0
+    assert edge_count(harness) == 0
 
 
 @pytest.mark.parametrize(
     ("policy", "end"), [(EdgePolicy.FAIL, FAILED), (EdgePolicy.SKIP, CANCELLED), (EdgePolicy.WAIT, WAITING)]
 )
 def test_a_failure_meanwhile_means_what_its_edge_says(policy: EdgePolicy, end: object) -> None:
-    house = House()
-    before = many(house)
-    steps = wide(house, before, edges=bytes([policy]) * WIDTH)
+    harness = Harness()
+    before = many(harness)
+    steps = wide(harness, before, edges=bytes([policy]) * WIDTH)
     next(steps)
-    house.engine.cancel(before[0])
-    job = finished(steps, house)
-    house.pass_seconds(0)
+    harness.engine.cancel(before[0])
+    job = finished(steps, harness)
+    harness.pass_seconds(0)
     assert state_of(job) is end
-    check_engine(house.engine)
+    check_engine(harness.engine)
 
 
-def take_name(house: House) -> None:
-    house.submit(name=b"taken")
+def take_name(harness: Harness) -> None:
+    harness.submit(name=b"taken")
 
 
-def fill(house: House) -> None:
-    house.engine.set_limits(house.function(b"sum"), 1, 1, 1)
-    house.submit(b"sum")
+def fill(harness: Harness) -> None:
+    harness.engine.set_limits(harness.function(b"sum"), 1, 1, 1)
+    harness.submit(b"sum")
 
 
-def close(house: House) -> None:
-    house.engine.drain()
+def close(harness: Harness) -> None:
+    harness.engine.drain()
 
 
 @pytest.mark.parametrize("meanwhile", [take_name, fill, close])
-def test_one_that_is_refused_at_the_end_leaves_nothing_behind(meanwhile: Callable[[House], None]) -> None:
-    house = House()
-    before = many(house)
-    held_bytes = house.engine.memory.job_bytes
-    steps = wide(house, before, name=b"taken")
+def test_one_that_is_refused_at_the_end_leaves_nothing_behind(meanwhile: Callable[[Harness], None]) -> None:
+    harness = Harness()
+    before = many(harness)
+    held_bytes = harness.engine.memory.job_bytes
+    steps = wide(harness, before, name=b"taken")
     next(steps)
-    meanwhile(house)
-    count = house.engine.job_count()
+    meanwhile(harness)
+    count = harness.engine.job_count()
     with pytest.raises(Refused):
-        finished(steps, house)
-    assert (house.engine.job_count(), edge_count(house)) == (count, 0)
-    assert house.engine.memory.job_bytes >= held_bytes
-    check_engine(house.engine)
+        finished(steps, harness)
+    assert (harness.engine.job_count(), edge_count(harness)) == (count, 0)
+    assert harness.engine.memory.job_bytes >= held_bytes
+    check_engine(harness.engine)
 
 
 @pytest.mark.parametrize("reason", ["memory", "refusal"])
 def test_one_that_cannot_be_taken_is_refused_before_anything_is_done(reason: str) -> None:
-    house = House()
-    before = many(house)
+    harness = Harness()
+    before = many(harness)
     if reason == "memory":
-        house.engine.memory.limit_bytes = house.engine.memory.job_bytes + 10_000
+        harness.engine.memory.limit_bytes = harness.engine.memory.job_bytes + 10_000
     else:
-        close(house)
+        close(harness)
     with pytest.raises(Refused):
-        next(wide(house, before))
-    assert edge_count(house) == 0
+        next(wide(harness, before))
+    assert edge_count(harness) == 0
 
 
 def test_one_whose_submitter_gives_up_leaves_nothing_behind() -> None:
-    house = House()
-    steps = wide(house, many(house))
+    harness = Harness()
+    steps = wide(harness, many(harness))
     next(steps)
     steps.close()
-    assert (house.engine.job_count(), edge_count(house)) == (WIDTH, 0)
-    check_engine(house.engine)
+    assert (harness.engine.job_count(), edge_count(harness)) == (WIDTH, 0)
+    check_engine(harness.engine)
 
 
 @pytest.mark.parametrize("when", ["before", "meanwhile"])
 def test_one_whose_unique_key_is_taken_joins_that_job(when: str) -> None:
-    house = House()
-    before = many(house)
-    steps = wide(house, before, unique=b"key")
+    harness = Harness()
+    before = many(harness)
+    steps = wide(harness, before, unique=b"key")
     if when == "meanwhile":
         next(steps)
-    holder = house.submit(b"sum", unique=b"key")
-    assert finished(steps, house) is holder
-    assert edge_count(house) == 0
+    holder = harness.submit(b"sum", unique=b"key")
+    assert finished(steps, harness) is holder
+    assert edge_count(harness) == 0
 
 
 def test_one_may_replace_the_job_that_has_its_key() -> None:
-    house = House()
-    before = many(house)
-    steps = wide(house, before, unique=b"key", unique_policy=UniquePolicy.REPLACE)
+    harness = Harness()
+    before = many(harness)
+    steps = wide(harness, before, unique=b"key", unique_policy=UniquePolicy.REPLACE)
     next(steps)
-    replaced = house.submit(b"sum", unique=b"key")
-    job = finished(steps, house)
+    replaced = harness.submit(b"sum", unique=b"key")
+    job = finished(steps, harness)
     assert (state_of(replaced), replaced.log[-1][0]) == (CANCELLED, Cause.REPLACED)
     assert (job.state, job.blockers) == (WAITING, WIDTH)
 
 
 def test_a_function_that_was_forgotten_meanwhile_is_made_again() -> None:
-    house = House(functions=2)
-    before = many(house)
-    steps = wide(house, before)
+    harness = Harness(functions=2)
+    before = many(harness)
+    steps = wide(harness, before)
     next(steps)
-    house.pass_seconds(1)
-    house.function(b"other")
-    assert b"sum" not in house.engine.functions
-    house.engine.drop_function(house.function(b"other"))
-    job = finished(steps, house)
-    assert (job.function, job.blockers) == (house.function(b"sum"), WIDTH)
-    assert edge_count(house) == WIDTH
+    harness.pass_seconds(1)
+    harness.function(b"other")
+    assert b"sum" not in harness.engine.functions
+    harness.engine.drop_function(harness.function(b"other"))
+    job = finished(steps, harness)
+    assert (job.function, job.blockers) == (harness.function(b"sum"), WIDTH)
+    assert edge_count(harness) == WIDTH
 
 
 def test_one_that_a_client_waits_for_goes_with_it() -> None:
-    house = House()
+    harness = Harness()
     client = RecordingPeer()
-    job = finished(wide(house, many(house), subscriber=client), house)
+    job = finished(wide(harness, many(harness), subscriber=client), harness)
     assert job.id in client.subscriptions
-    house.engine.unsubscribe(client)
+    harness.engine.unsubscribe(client)
     assert state_of(job) is CANCELLED
-    assert edge_count(house) == 0
-    check_engine(house.engine)
+    assert edge_count(harness) == 0
+    check_engine(harness.engine)
 
 
 def test_after_a_restart_it_waits_as_before() -> None:
-    house = House()
-    before = many(house)
-    job = finished(wide(house, before), house)
-    _, copies = restarted(house, *before, job)
+    harness = Harness()
+    before = many(harness)
+    job = finished(wide(harness, before), harness)
+    _, copies = restarted(harness, *before, job)
     assert (copies[job.id].state, copies[job.id].blockers) == (WAITING, WIDTH)

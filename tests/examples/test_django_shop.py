@@ -164,7 +164,7 @@ def finished(answer: dict[str, Any]) -> dict[str, Any] | None:
     [
         ({"retrys": 3}, "retrys"),
         ({"priority": "urgent"}, "priority"),
-        ({"url": "http://host"}, "http://"),
+        ({"url": "ftp://host"}, "ftp://"),
     ],
     ids=["an unknown option", "a bad value", "a bad address"],
 )

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import fuzz.client_targets
+import fuzz.http_client_target
 import fuzz.http_targets
 import fuzz.message_codecs
 import fuzz.pattern_targets
@@ -21,6 +22,7 @@ import fuzz.zmtp_targets
 from fuzz import runner
 from fuzz.runner import Failure
 from fuzz.targets import TARGETS
+from switchgear.access.identities import OPEN_ACCESS
 
 Break = Callable[[Any], Any]
 
@@ -127,6 +129,11 @@ def strict_check(check: Any) -> Any:
     return broken
 
 
+def no_guard(make: Any) -> Any:
+    """A server that lets everybody do everything in spite of its access file."""
+    return lambda: OPEN_ACCESS
+
+
 MESSAGES = fuzz.message_codecs
 STREAMS = fuzz.stream_codecs
 TEXTS = fuzz.text_targets
@@ -186,11 +193,15 @@ BREAKS: dict[str, tuple[Any, str, Break]] = {
         lambda make: lambda: Module(make(), finished=raises(KeyError(1))(None)),
     ),
     "gearmonkey-client": (CLIENTS, "client_commands", lambda module: Module(module, get=raises(KeyError(b""))(None))),
+    "http-client": (fuzz.http_client_target, "heard", lambda hear: lambda data: hear(list(data)[:3])),
     "gearman-session": (fuzz.server, "Connection", forgetful_connection),
     "draft-session": (fuzz.server, "Connection", forgetful_connection),
     "gearmonkey-session": (fuzz.server, "Connection", forgetful_connection),
     "http-session": (fuzz.server, "Connection", forgetful_connection),
     "gearmand-http-session": (fuzz.server, "Connection", forgetful_connection),
+    "gearman-access": (fuzz.server, "guarded_access", no_guard),
+    "gearmonkey-access": (fuzz.server, "guarded_access", no_guard),
+    "http-access": (fuzz.server, "guarded_access", no_guard),
     "dwork-session": (fuzz.server, "check_engine", strict_check),
     "wmp-session": (fuzz.server, "check_engine", strict_check),
     "pingpong-session": (fuzz.server, "check_engine", strict_check),

@@ -20,14 +20,14 @@ class Reused:
 
     def __init__(self, start: StartServer) -> None:
         self._start = start
-        self._house = ExitStack()
+        self._harness = ExitStack()
         self._server: Server | None = None
 
     @contextmanager
     def clean(self, *, spoilt: bool = False) -> Iterator[Server]:
         """``spoilt``: do not use this process again, whatever it looks like."""
         if self._server is None:
-            self._server = self._house.enter_context(self._start())
+            self._server = self._harness.enter_context(self._start())
         server, self._server = self._server, None
         yield server
         # Inside a test this is not reached when the test fails: then the next one gets a new process.
@@ -35,7 +35,7 @@ class Reused:
             self._server = server
 
     def close(self) -> None:
-        self._house.close()
+        self._harness.close()
 
 
 def _is_clean_after_sweeping(server: Server) -> bool:

@@ -143,9 +143,9 @@ def test_redis_py_subscribes(server: MonkeyServer, version: int) -> None:
         eventually(
             lambda: messages() is not None and client.publish("channel:g", "one") == 1, "the subscription is there"
         )
-        eventually(lambda: client.publish("channel:house", "two") == 1, "and the pattern")
+        eventually(lambda: client.publish("channel:harness", "two") == 1, "and the pattern")
         eventually(lambda: len(messages()) == 2, "both messages")
-        assert heard == [("message", "channel:g", "one"), ("pmessage", "channel:house", "two")]
+        assert heard == [("message", "channel:g", "one"), ("pmessage", "channel:harness", "two")]
         listener.ping()
 
 

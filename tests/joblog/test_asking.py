@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import pairwise
 
 import pytest
 
@@ -51,6 +52,19 @@ def test_what_is_told_again_replaces_what_was_told(log: JobLog) -> None:
         ("failed", 4, "no", ""),
         ("done", 3, "", "gearman"),
     ]
+
+
+def test_runs_of_a_time_are_spread_over_it(log: JobLog) -> None:
+    assert log.spread(NOON, NOON + 10, 5) == ([], 1)
+    put(log, *(row(number, at=number / 10) for number in range(1, 1001)))
+    runs, every = log.spread(NOON + 10, NOON + 11, 50)
+    assert (sorted(numbers(runs)), every) == (list(range(100, 110)), 1)
+    runs, every = log.spread(NOON, NOON + 1000, 50)
+    assert every == 20
+    assert len(runs) == 50
+    found = sorted(numbers(runs))
+    assert {after - before for before, after in pairwise(found)} == {20}
+    assert log.spread(NOON + 5000, NOON + 6000, 50)[0] == []
 
 
 @pytest.mark.parametrize("count", [0, 1, 3, 512, 513, 1024, 1025, 2500])

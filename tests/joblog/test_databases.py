@@ -178,7 +178,7 @@ def test_a_file_that_goes_while_it_is_written(tmp_path: Path, how: str, caplog: 
         put(log, row(3))
         with JobLog.open(f"sqlite:{path}", create=False) as reader:
             assert sorted(run.handle for run in reader.ran()) == ["H:here:2", "H:here:3"]
-    assert caplog.text.count("was deleted or moved; it goes on in a new file") == 1
+    assert caplog.text.count("was deleted or moved; logging continues in a new file") == 1
 
 
 def test_a_question_waits_for_nobody(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from switchgear.joblog.runs import RunQuery, RunRow
 from switchgear.joblog.sqlite import SqliteDatabase
 from switchgear.model import Cause, Delivery, Job, Worker
 from switchgear.testing import RecordingPeer
-from tests.engine.house import House
+from tests.engine.harness import Harness
 from tests.joblog.support import HERE, NOON, Life, put, row
 from tests.support.waiting import eventually
 
@@ -165,36 +165,36 @@ def test_a_lost_worker_and_another_attempt(desk: Desk) -> None:
 
 
 def test_a_job_that_ends_without_a_start(desk: Desk) -> None:
-    house = House()
-    job = house.submit(b"mail")
-    house.engine.cancel(job)
+    harness = Harness()
+    job = harness.submit(b"mail")
+    harness.engine.cancel(job)
     desk.recorder.note([job])
     (run,) = desk.runs()
     assert (run.state, run.started_at, run.seconds, run.attempts) == ("cancelled", None, None, 0)
     assert run.ended_at == job.finished_us / 1e6
 
 
-def _stop(house: House, worker: Worker, job: Job, how: str) -> None:
+def _stop(harness: Harness, worker: Worker, job: Job, how: str) -> None:
     if how == "given back":
-        house.engine.release(worker, job.id)
+        harness.engine.release(worker, job.id)
     elif how == "lost":
-        house.engine.remove_worker(worker)
+        harness.engine.remove_worker(worker)
     else:
-        house.engine.retry_later(worker, job.id, 1_000_000_000, b"no room", 5)
+        harness.engine.retry_later(worker, job.id, 1_000_000_000, b"no room", 5)
 
 
 @pytest.mark.parametrize("how", ["given back", "lost", "to be tried later"])
 def test_a_job_that_ends_while_it_waits_again_is_not_measured(desk: Desk, how: str) -> None:
     """From its last start to its end it did not run."""
-    house = House()
-    job = house.submit(b"mail")
-    worker = house.worker(b"mail")
-    assert house.engine.take(worker) is job
+    harness = Harness()
+    job = harness.submit(b"mail")
+    worker = harness.worker(b"mail")
+    assert harness.engine.take(worker) is job
     desk.recorder.note([job])
-    _stop(house, worker, job, how)
+    _stop(harness, worker, job, how)
     desk.recorder.note([job])
-    house.at(100)
-    house.engine.cancel(job)
+    harness.at(100)
+    harness.engine.cancel(job)
     desk.recorder.note([job])
     (run,) = desk.runs()
     assert (run.state, run.started_at, run.seconds) == ("cancelled", None, None)
@@ -366,7 +366,7 @@ def test_closing_does_not_wait_for_ever(
     desk.log.gate.clear()
     desk.note(Life(1).started())
     desk.recorder.close()
-    assert "gave up on 1 entries" in caplog.text
+    assert "dropped 1 entries" in caplog.text
 
 
 def test_a_log_of_a_later_version_is_refused_at_the_start(tmp_path: Path) -> None:
@@ -413,13 +413,13 @@ def test_old_entries_are_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 # --- what the engine tells ---
 
 
-def starts_noted(house: House, delivery: Delivery) -> list[Job]:
-    worker = house.worker(b"mail")
+def starts_noted(harness: Harness, delivery: Delivery) -> list[Job]:
+    worker = harness.worker(b"mail")
     watcher = RecordingPeer() if delivery is Delivery.WAIT else None
-    house.submit(b"mail", delivery=delivery, watcher=watcher)
-    house.engine.take_changes()
-    house.engine.take(worker)
-    jobs, _ = house.engine.take_changes()
+    harness.submit(b"mail", delivery=delivery, watcher=watcher)
+    harness.engine.take_changes()
+    harness.engine.take(worker)
+    jobs, _ = harness.engine.take_changes()
     return jobs
 
 
@@ -434,6 +434,6 @@ def starts_noted(house: House, delivery: Delivery) -> list[Job]:
     ],
 )
 def test_which_starts_the_engine_notes(keeps: bool, notes_starts: bool, delivery: Delivery, noted: bool) -> None:
-    house = House(keeps=keeps)
-    house.engine.notes_starts = notes_starts
-    assert bool(starts_noted(house, delivery)) is noted
+    harness = Harness(keeps=keeps)
+    harness.engine.notes_starts = notes_starts
+    assert bool(starts_noted(harness, delivery)) is noted

@@ -88,15 +88,15 @@ def _listeners_of_one_function() -> Iterator[str]:
 
 @contextmanager
 def running_stage() -> Iterator[Stage]:
-    with ExitStack() as house:
+    with ExitStack() as harness:
         redis = None
         with suppress(pytest.skip.Exception):  # most pairs can do without
-            redis = house.enter_context(running_redis())
+            redis = harness.enter_context(running_redis())
         wanted = [f"wmp://{HOST}:0", f"gearmonkey://{HOST}:0", f"http://{HOST}:0", *_listeners_of_one_function()]
         if redis is not None:
             wanted += [f"redis://{HOST}:{redis.port}/0", f"redis://{HOST}:{redis.port}/1?busy={BUSY_SECONDS}"]
         flags = [flag for url in wanted for flag in ("--listen", url)]
-        server = house.enter_context(running_switchgear(*flags, "--drain-timeout", "0s", "--log-level", "warning"))
+        server = harness.enter_context(running_switchgear(*flags, "--drain-timeout", "0s", "--log-level", "warning"))
         eventually(lambda: "keeping jobs in" in server.output(), "the server says where it listens")
         listening = re.findall(r"^listening on (\S+)$", server.output(), re.MULTILINE)
         yield Stage(server, redis, [ListenUrl.parse(url) for url in listening])

@@ -1,4 +1,4 @@
-"""A house without connections, and an operator in it."""
+"""A harness without connections, and an operator in it."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from typing import Any
 from switchgear.engine.engine import EngineSettings, SubmitOptions
 from switchgear.model import NORMAL, Delivery, Job
 from switchgear.net.operations.dispatcher import Operations
-from tests.protocols.gearman.house import House
+from tests.protocols.gearman.harness import Harness
 
 
 class Office:
     """Jobs come and go by the methods; `ask` is the operator."""
 
     def __init__(self, attempts: int = 3) -> None:
-        self.house = House(settings=EngineSettings(attempts=attempts))
-        self.engine = self.house.engine
-        self.operations: Operations = self.house.operations
-        self.worker = self.engine.add_worker(self.house.talker("worker").session, "gearman", b"hand")
+        self.harness = Harness(settings=EngineSettings(attempts=attempts))
+        self.engine = self.harness.engine
+        self.operations: Operations = self.harness.operations
+        self.worker = self.engine.add_worker(self.harness.talker("worker").session, "gearman", b"hand")
 
     def ask(self, verb: str, **arguments: Any) -> Any:
         """The answer; a job may be given as `job_id` in place of its handle."""
         if "job_id" in arguments:
             arguments["handle"] = arguments.pop("job_id")
         answer = self.operations(verb, arguments)
-        self.house.end_turn()
+        self.harness.end_turn()
         return answer
 
     def submit(self, count: int = 1, function: bytes = b"f", unique: bytes = b"", **options: Any) -> list[Job]:
@@ -33,7 +33,7 @@ class Office:
             self.engine.submit(function, unique, b"payload", NORMAL, Delivery.HANDLE, None, submitted)
             for _ in range(count)
         ]
-        self.house.end_turn()
+        self.harness.end_turn()
         return jobs
 
     def take(self, function: bytes = b"f") -> Job:
@@ -49,17 +49,17 @@ class Office:
             self.engine.fail(self.worker, job.id, **outcome)
         else:
             self.engine.complete(self.worker, job.id, b"result")
-        self.house.end_turn()
+        self.harness.end_turn()
         return job
 
     def kill(self) -> Job:
         """Take a job that has one attempt, and lose its worker."""
-        lost = self.engine.add_worker(self.house.talker("lost").session, "gearman")
+        lost = self.engine.add_worker(self.harness.talker("lost").session, "gearman")
         self.engine.can_do(lost, self.engine.function_named(b"f"))
         job = self.engine.take(lost)
         assert job is not None
         self.engine.remove_worker(lost)
-        self.house.end_turn()
+        self.harness.end_turn()
         return job
 
     def ids(self, **arguments: Any) -> list[int]:

@@ -45,8 +45,8 @@ def test_groups() -> None:
     office.submit(4)
     for number in range(3):
         office.finish(error=b"file %d is missing" % number)
-        office.house.clock.advance(10)
-        office.house.turn()
+        office.harness.clock.advance(10)
+        office.harness.turn()
     office.finish(error=b"something else")
     office.submit()
     office.kill()

@@ -9,7 +9,7 @@ from switchgear.engine.flows import MOST_SOURCES, Flows
 from switchgear.model import NORMAL, Delivery, Peer
 from switchgear.net.operations.flows import share_within
 from tests.net.office import Office
-from tests.protocols.http.house import HttpHouse
+from tests.protocols.http.harness import HttpHarness
 
 
 def pairs(answer: dict[str, Any]) -> dict[tuple[str, str], tuple[int, int]]:
@@ -22,22 +22,22 @@ def test_nothing_has_flowed_yet() -> None:
 
 
 def test_a_job_is_counted_by_its_submitter_and_its_worker() -> None:
-    house = HttpHouse()
-    gearman = house.engine.add_worker(Peer(), "gearman")
-    house.engine.can_do(gearman, house.engine.function_named(b"f"))
+    harness = HttpHarness()
+    gearman = harness.engine.add_worker(Peer(), "gearman")
+    harness.engine.can_do(gearman, harness.engine.function_named(b"f"))
     for _ in range(3):
-        house.ask("c", "POST", "/v1/functions/f/jobs", b"")
-    job = house.engine.take(gearman)
+        harness.ask("c", "POST", "/v1/functions/f/jobs", b"")
+    job = harness.engine.take(gearman)
     assert job is not None
-    house.clock.advance(0.5)
-    house.turn()
-    house.engine.complete(gearman, job.id, b"")
-    job = house.engine.take(gearman)
+    harness.clock.advance(0.5)
+    harness.turn()
+    harness.engine.complete(gearman, job.id, b"")
+    job = harness.engine.take(gearman)
     assert job is not None
-    house.engine.fail(gearman, job.id)
-    taken = house.ask("w", "POST", "/v1/functions/f/take").headers
-    house.ask("w", "PUT", f"/v1/jobs/{taken['switchgear-job']}/result", b"", {"Switchgear-Attempt": "1"})
-    answer = house.ask("c", "GET", "/v1/flows").json
+    harness.engine.fail(gearman, job.id)
+    taken = harness.ask("w", "POST", "/v1/functions/f/take").headers
+    harness.ask("w", "PUT", f"/v1/jobs/{taken['switchgear-job']}/result", b"", {"Switchgear-Attempt": "1"})
+    answer = harness.ask("c", "GET", "/v1/flows").json
     assert pairs(answer) == {("http", "gearman"): (1, 1), ("http", "http"): (1, 0)}
     assert (answer["submitters"], answer["workers"]) == (["http"], ["gearman", "http"])
     assert answer["flows"][0]["mean_seconds"] == 0.25
@@ -51,8 +51,8 @@ def test_rates() -> None:
     office.finish()
     office.ask("flows")
     for _ in range(10):
-        office.house.clock.advance(1)
-        office.house.turn()
+        office.harness.clock.advance(1)
+        office.harness.turn()
         office.finish()
     (flow,) = office.ask("flows")["flows"]
     assert (flow["submitter"], flow["done"], flow["rate"]) == ("unknown", 11, 1.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from switchgear.net.commits import LAZY_COMMIT_SECONDS
 from switchgear.protocols.gearman.messages import Packet as Extension
-from tests.net.house import (
+from tests.net.harness import (
     BACKGROUND,
     CAN_DO,
     FOREGROUND,
@@ -16,7 +16,7 @@ from tests.net.house import (
     echoed,
     idle,
     in_turns,
-    open_house,
+    open_harness,
 )
 from tests.support.wire import Kind, Line, Packet, request
 
@@ -25,8 +25,8 @@ from tests.support.wire import Kind, Line, Packet, request
 
 @in_turns
 async def test_all_answers_of_a_turn_are_one_write_at_its_end() -> None:
-    house = await open_house()
-    first, second = house.connect(), house.connect()
+    harness = await open_harness()
+    first, second = harness.connect(), harness.connect()
     first.send(echo(b"1"), echo(b"2"))
     second.send(b"version\n")
     first.send(echo(b"3"))
@@ -39,18 +39,18 @@ async def test_all_answers_of_a_turn_are_one_write_at_its_end() -> None:
 
 @in_turns
 async def test_a_turn_begins_with_the_time_it_is() -> None:
-    house = await open_house()
-    client = house.connect()
-    house.clock.advance(5)
+    harness = await open_harness()
+    client = harness.connect()
+    harness.clock.advance(5)
     client.send(FOREGROUND)
-    (job,) = house.engine.jobs.values()
-    assert job.created_us == house.clock.now_us()
+    (job,) = harness.engine.jobs.values()
+    assert job.created_us == harness.clock.now_us()
 
 
 @in_turns
 async def test_news_for_others_leave_in_the_same_turn() -> None:
-    house = await open_house()
-    client, worker = house.connect(), house.connect()
+    harness = await open_harness()
+    client, worker = harness.connect(), harness.connect()
     worker.send(CAN_DO, request(Kind.PRE_SLEEP))
     await idle()
     client.send(FOREGROUND)
@@ -63,13 +63,13 @@ async def test_news_for_others_leave_in_the_same_turn() -> None:
 
 @in_turns
 async def test_a_store_that_forgets_is_never_asked_to_commit() -> None:
-    house = await open_house(durable=False)
-    client = house.connect()
+    harness = await open_harness(durable=False)
+    client = harness.connect()
     client.send(BACKGROUND, FOREGROUND)
     await idle()
     assert client.heard() == [created(1), created(2)]
-    await house.pass_time(10)
-    assert house.store.commits == 0
+    await harness.pass_time(10)
+    assert harness.store.commits == 0
 
 
 # --- promises ---
@@ -77,21 +77,21 @@ async def test_a_store_that_forgets_is_never_asked_to_commit() -> None:
 
 @in_turns
 async def test_a_promise_waits_for_the_commit() -> None:
-    house = await open_house()
-    client = house.connect()
+    harness = await open_harness()
+    client = harness.connect()
     client.send(BACKGROUND)
     await idle()
-    assert house.store.is_committing
+    assert harness.store.is_committing
     assert client.heard() == []
-    await house.store.succeed()
-    assert house.store.kept == {1: "READY"}
+    await harness.store.succeed()
+    assert harness.store.kept == {1: "READY"}
     assert client.heard() == [created(1)]
 
 
 @in_turns
 async def test_what_is_no_promise_does_not_wait() -> None:
-    house = await open_house()
-    client, other = house.connect(), house.connect()
+    harness = await open_harness()
+    client, other = harness.connect(), harness.connect()
     client.send(BACKGROUND)
     other.send(FOREGROUND, echo(b"x"))
     await idle()
@@ -104,8 +104,8 @@ async def test_what_is_no_promise_does_not_wait() -> None:
 
 @in_turns
 async def test_the_order_of_answers_never_changes() -> None:
-    house = await open_house()
-    client = house.connect()
+    harness = await open_harness()
+    client = harness.connect()
     client.send(echo(b"1"), BACKGROUND, echo(b"2"))
     await idle()
     client.send(echo(b"3"))
@@ -115,12 +115,12 @@ async def test_the_order_of_answers_never_changes() -> None:
     client.send(echo(b"5"))
     await idle()
     assert client.heard() == []
-    await house.store.succeed()
+    await harness.store.succeed()
     assert client.heard() == [echoed(b"1"), created(1), echoed(b"2")]
     client.send(echo(b"6"))
     await idle()
     assert client.heard() == []
-    await house.store.succeed()
+    await harness.store.succeed()
     assert client.heard() == [*map(echoed, [b"3"]), created(2), echoed(b"4"), echoed(b"5"), echoed(b"6")]
     client.send(echo(b"7"))
     await idle()
@@ -129,8 +129,8 @@ async def test_the_order_of_answers_never_changes() -> None:
 
 @in_turns
 async def test_what_is_said_during_a_commit_and_promises_nothing_leaves_with_it() -> None:
-    house = await open_house()
-    client = house.connect()
+    harness = await open_harness()
+    client = harness.connect()
     client.send(BACKGROUND)
     await idle()
     client.send(echo(b"1"))
@@ -138,76 +138,76 @@ async def test_what_is_said_during_a_commit_and_promises_nothing_leaves_with_it(
     client.send(echo(b"2"))
     await idle()
     assert client.heard() == []
-    await house.store.succeed()
+    await harness.store.succeed()
     assert client.heard() == [created(1), echoed(b"1"), echoed(b"2")]
 
 
 @in_turns
 async def test_one_commit_at_a_time_and_the_next_takes_all_that_came_meanwhile() -> None:
-    house = await open_house()
-    clients = [house.connect() for _ in range(20)]
+    harness = await open_harness()
+    clients = [harness.connect() for _ in range(20)]
     for client in clients:
         client.send(BACKGROUND)
         await idle()
-    assert house.store.commits == 1
-    await house.store.succeed()
+    assert harness.store.commits == 1
+    await harness.store.succeed()
     assert [client.heard() for client in clients] == [[created(1)], *([[]] * 19)]
-    assert house.store.commits == 2
-    await house.store.succeed()
+    assert harness.store.commits == 2
+    await harness.store.succeed()
     assert [client.heard() for client in clients[1:]] == [[created(n)] for n in range(2, 21)]
-    assert house.store.commits == 2
-    assert not house.store.is_committing
+    assert harness.store.commits == 2
+    assert not harness.store.is_committing
 
 
 @in_turns
 async def test_a_commit_that_ends_in_the_middle_of_a_turn_releases_nothing_of_that_turn() -> None:
-    house = await open_house()
-    client, other = house.connect(), house.connect()
+    harness = await open_harness()
+    client, other = harness.connect(), harness.connect()
     client.send(BACKGROUND)
     await idle()
-    house.store.succeed_soon()
+    harness.store.succeed_soon()
     client.send(BACKGROUND)
     other.send(BACKGROUND)
     await idle()
     assert client.heard() == [created(1)]
     assert other.heard() == []
-    assert house.store.kept == {1: "READY"}
-    await house.store.succeed()
+    assert harness.store.kept == {1: "READY"}
+    await harness.store.succeed()
     assert client.heard() == [created(2)]
     assert other.heard() == [created(3)]
 
 
 @in_turns
 async def test_a_commit_that_begins_in_the_middle_of_a_turn_holds_back_what_it_does_not_keep() -> None:
-    house = await open_house()
-    client, worker = house.connect(), house.connect()
+    harness = await open_harness()
+    client, worker = harness.connect(), harness.connect()
     client.send(BACKGROUND)
     await idle()
-    await house.store.succeed()
+    await harness.store.succeed()
     client.heard()
     worker.send(CAN_DO, GRAB)
     await idle()
     # The commit that nobody waits for is due in the same turn of the loop in which a client speaks.
-    house.loop.call_later(LAZY_COMMIT_SECONDS, client.send, BACKGROUND)
-    await house.pass_time(LAZY_COMMIT_SECONDS)
+    harness.loop.call_later(LAZY_COMMIT_SECONDS, client.send, BACKGROUND)
+    await harness.pass_time(LAZY_COMMIT_SECONDS)
     assert client.heard() == []
-    while house.store.is_committing:
-        kept_before = dict(house.store.kept)
-        await house.store.succeed()
+    while harness.store.is_committing:
+        kept_before = dict(harness.store.kept)
+        await harness.store.succeed()
         if client.wire.writes:
             break
-        assert house.store.kept != kept_before
+        assert harness.store.kept != kept_before
     assert client.heard() == [created(2)]
-    assert house.store.kept[2] == "READY"
+    assert harness.store.kept[2] == "READY"
 
 
 @in_turns
 async def test_the_result_of_a_kept_job_is_told_once_it_is_kept() -> None:
-    house = await open_house()
-    client, worker = house.connect(), house.connect()
+    harness = await open_harness()
+    client, worker = harness.connect(), harness.connect()
     client.send(request(Kind.SUBMIT_JOB_BG, b"f", b"key", b"x"))
     await idle()
-    await house.store.succeed()
+    await harness.store.succeed()
     client.send(request(Kind.SUBMIT_JOB, b"f", b"key", b"x"))
     await idle()
     assert client.heard() == [created(1), created(1)]
@@ -218,21 +218,21 @@ async def test_the_result_of_a_kept_job_is_told_once_it_is_kept() -> None:
     await idle()
     assert client.heard() == []
     assert worker.heard() == []
-    await house.store.succeed()
-    assert house.store.kept == {1: "DONE"}
+    await harness.store.succeed()
+    assert harness.store.kept == {1: "DONE"}
     assert client.heard() == [Packet(Kind.WORK_COMPLETE, b"H:t:1\0done")]
     assert worker.heard() == [NO_JOB]
 
 
 @in_turns
 async def test_what_an_operator_changes_is_kept_before_it_is_answered() -> None:
-    house = await open_house()
-    operator = house.connect()
+    harness = await open_harness()
+    operator = harness.connect()
     operator.send(request(Extension.CONTROL, b"pause", b'{"function": "f"}'))
     await idle()
     assert operator.heard() == []
-    assert house.store.staged_functions == {b"f": True}
-    await house.store.succeed()
+    assert harness.store.staged_functions == {b"f": True}
+    await harness.store.succeed()
     (answer,) = operator.heard()
     assert isinstance(answer, Packet)
     assert answer.type == Extension.CONTROL_RES
@@ -240,76 +240,76 @@ async def test_what_an_operator_changes_is_kept_before_it_is_answered() -> None:
 
 @in_turns
 async def test_changes_that_nobody_was_promised_are_kept_a_moment_later() -> None:
-    house = await open_house()
-    client, worker = house.connect(), house.connect()
+    harness = await open_harness()
+    client, worker = harness.connect(), harness.connect()
     client.send(BACKGROUND)
     await idle()
-    await house.store.succeed()
+    await harness.store.succeed()
     worker.send(CAN_DO, GRAB)
     await idle()
     assert worker.heard() == [Packet(Kind.JOB_ASSIGN, b"H:t:1\0f\0x")]
-    assert house.store.kept == {1: "READY"}
-    await house.pass_time(LAZY_COMMIT_SECONDS * 0.9)
-    assert house.store.commits == 1
-    await house.pass_time(LAZY_COMMIT_SECONDS * 0.1)
-    assert house.store.commits == 2
-    await house.store.succeed()
-    assert house.store.kept == {1: "RUNNING"}
-    await house.pass_time(10)
-    assert house.store.commits == 2
+    assert harness.store.kept == {1: "READY"}
+    await harness.pass_time(LAZY_COMMIT_SECONDS * 0.9)
+    assert harness.store.commits == 1
+    await harness.pass_time(LAZY_COMMIT_SECONDS * 0.1)
+    assert harness.store.commits == 2
+    await harness.store.succeed()
+    assert harness.store.kept == {1: "RUNNING"}
+    await harness.pass_time(10)
+    assert harness.store.commits == 2
 
 
 @in_turns
 async def test_changes_that_nobody_was_promised_go_along_with_the_next_promise() -> None:
-    house = await open_house()
-    client, worker = house.connect(), house.connect()
+    harness = await open_harness()
+    client, worker = harness.connect(), harness.connect()
     client.send(BACKGROUND)
     await idle()
-    await house.store.succeed()
+    await harness.store.succeed()
     worker.send(CAN_DO, GRAB)
     await idle()
     client.send(BACKGROUND)
     await idle()
-    await house.store.succeed()
-    assert house.store.kept == {1: "RUNNING", 2: "READY"}
-    await house.pass_time(10)
-    assert house.store.commits == 2
+    await harness.store.succeed()
+    assert harness.store.kept == {1: "RUNNING", 2: "READY"}
+    await harness.pass_time(10)
+    assert harness.store.commits == 2
 
 
 @in_turns
 async def test_changes_during_a_commit_are_kept_after_it_even_if_nobody_waits() -> None:
-    house = await open_house()
-    client, worker = house.connect(), house.connect()
+    harness = await open_harness()
+    client, worker = harness.connect(), harness.connect()
     client.send(BACKGROUND)
     await idle()
     worker.send(CAN_DO, GRAB)
     await idle()
-    await house.store.succeed()
-    assert not house.store.is_committing
-    await house.pass_time(LAZY_COMMIT_SECONDS)
-    await house.store.succeed()
-    assert house.store.kept == {1: "RUNNING"}
+    await harness.store.succeed()
+    assert not harness.store.is_committing
+    await harness.pass_time(LAZY_COMMIT_SECONDS)
+    await harness.store.succeed()
+    assert harness.store.kept == {1: "RUNNING"}
 
 
 @in_turns
 async def test_requests_put_off_for_long_answers_keep_their_order_and_their_promises() -> None:
-    house = await open_house()
-    house.setup.long_bytes = 1
-    client = house.connect()
+    harness = await open_harness()
+    harness.setup.long_bytes = 1
+    client = harness.connect()
     client.send(b"version\n", BACKGROUND, b"version\n", BACKGROUND, echo(b"end"))
     await idle()
     assert client.heard() == [Line(b"OK test\n")]
     client.read()
     await idle()
     assert client.heard() == []
-    await house.store.succeed()
+    await harness.store.succeed()
     assert client.heard() == [created(1), Line(b"OK test\n")]
     client.read()
     await idle()
     assert client.heard() == []
-    await house.store.succeed()
+    await harness.store.succeed()
     assert client.heard() == [created(2), echoed(b"end")]
-    assert house.store.kept == {1: "READY", 2: "READY"}
+    assert harness.store.kept == {1: "READY", 2: "READY"}
 
 
 # --- hanging up ---
@@ -317,12 +317,12 @@ async def test_requests_put_off_for_long_answers_keep_their_order_and_their_prom
 
 @in_turns
 async def test_hanging_up_waits_for_what_is_held() -> None:
-    house = await open_house()
-    client = house.connect()
+    harness = await open_harness()
+    client = harness.connect()
     client.send(BACKGROUND, b"\0XXX")
     await idle()
     assert not client.wire.is_closed
-    await house.store.succeed()
+    await harness.store.succeed()
     first, second = client.heard()
     assert first == created(1)
     assert isinstance(second, Packet)
@@ -332,41 +332,41 @@ async def test_hanging_up_waits_for_what_is_held() -> None:
 
 @in_turns
 async def test_hanging_up_waits_for_all_commits_that_hold_something() -> None:
-    house = await open_house()
-    client = house.connect()
+    harness = await open_harness()
+    client = harness.connect()
     client.send(BACKGROUND)
     await idle()
     client.send(BACKGROUND, b"a b c d e f\n")
     await idle()
-    await house.store.succeed()
+    await harness.store.succeed()
     assert client.heard() == [created(1)]
     assert not client.wire.is_closed
-    await house.store.succeed()
+    await harness.store.succeed()
     assert client.heard() == [created(2)]
     assert client.wire.is_closed
 
 
 @in_turns
 async def test_a_peer_that_stops_sending_gets_its_answers_first() -> None:
-    house = await open_house()
-    client = house.connect()
+    harness = await open_harness()
+    client = harness.connect()
     client.send(BACKGROUND)
     client.stop_sending()
     await idle()
     assert not client.wire.is_closed
-    await house.store.succeed()
+    await harness.store.succeed()
     assert client.heard() == [created(1)]
     assert client.wire.is_closed
 
 
 @in_turns
 async def test_a_client_that_leaves_before_its_answer_loses_only_the_answer() -> None:
-    house = await open_house()
-    client = house.connect()
+    harness = await open_harness()
+    client = harness.connect()
     client.send(BACKGROUND)
     await idle()
     client.leave()
     await idle()
-    await house.store.succeed()
-    assert house.store.kept == {1: "READY"}
-    assert list(house.engine.jobs) == [1]
+    await harness.store.succeed()
+    assert harness.store.kept == {1: "READY"}
+    assert list(harness.engine.jobs) == [1]

@@ -12,7 +12,7 @@ from switchgear.model import NORMAL, SECOND_US, Function, Peer, PlainJob, Worker
 from switchgear.net import staged_changes
 from switchgear.net.commits import LAZY_COMMIT_SECONDS
 from switchgear.storage.base import Snapshot
-from tests.net.house import (
+from tests.net.harness import (
     BACKGROUND,
     CAN_DO,
     FOREGROUND,
@@ -23,7 +23,7 @@ from tests.net.house import (
     created,
     idle,
     in_turns,
-    open_house,
+    open_harness,
 )
 from tests.support.wire import Kind, Line, Packet, request
 
@@ -35,40 +35,40 @@ UNIQUE_FOREGROUND = request(Kind.SUBMIT_JOB, b"g", b"key", b"payload")
 
 @in_turns
 async def test_ids_are_reserved_before_the_first_job_comes() -> None:
-    house = await open_house()
-    assert house.store.kept_next_job_id >= staged_changes.RESERVED_IDS // 2
+    harness = await open_harness()
+    assert harness.store.kept_next_job_id >= staged_changes.RESERVED_IDS // 2
 
 
 @in_turns
 async def test_ids_go_on_where_an_earlier_server_may_have_been() -> None:
     store = ScriptedStore()
     store.snapshot.next_job_id = 5000
-    house = await open_house(store=store)
-    client = house.connect()
+    harness = await open_harness(store=store)
+    client = harness.connect()
     client.send(FOREGROUND)
     await idle()
     assert client.heard() == [created(5000)]
-    assert house.store.kept_next_job_id > 5000
+    assert harness.store.kept_next_job_id > 5000
 
 
 @in_turns
 async def test_no_handle_is_told_that_a_restart_might_give_to_another_job(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(staged_changes, "RESERVED_IDS", 10)
-    house = await open_house()
-    client = house.connect()
-    bound = house.store.kept_next_job_id
+    harness = await open_harness()
+    client = harness.connect()
+    bound = harness.store.kept_next_job_id
     for job_id in range(1, 40):
         client.send(FOREGROUND)
         await idle()
-        if house.store.is_committing and job_id >= bound:
+        if harness.store.is_committing and job_id >= bound:
             assert client.heard() == []
-            await house.store.succeed()
-        elif house.store.is_committing:
-            await house.store.succeed()
-        await house.pass_time(LAZY_COMMIT_SECONDS)
-        if house.store.is_committing:
-            await house.store.succeed()
-        bound = house.store.kept_next_job_id
+            await harness.store.succeed()
+        elif harness.store.is_committing:
+            await harness.store.succeed()
+        await harness.pass_time(LAZY_COMMIT_SECONDS)
+        if harness.store.is_committing:
+            await harness.store.succeed()
+        bound = harness.store.kept_next_job_id
         assert client.heard() == [created(job_id)]
         assert job_id < bound
 
@@ -76,27 +76,27 @@ async def test_no_handle_is_told_that_a_restart_might_give_to_another_job(monkey
 @in_turns
 async def test_many_jobs_in_one_turn_wait_until_their_ids_are_reserved(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(staged_changes, "RESERVED_IDS", 10)
-    house = await open_house()
-    client = house.connect()
+    harness = await open_harness()
+    client = harness.connect()
     client.send(FOREGROUND * 50)
     await idle()
     assert client.heard() == []
-    while house.store.is_committing:
-        await house.store.succeed()
+    while harness.store.is_committing:
+        await harness.store.succeed()
     assert client.heard() == [created(n) for n in range(1, 51)]
-    assert house.store.kept_next_job_id > 50
+    assert harness.store.kept_next_job_id > 50
 
 
 @in_turns
 async def test_others_do_not_wait_for_ids_that_they_are_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(staged_changes, "RESERVED_IDS", 10)
-    house = await open_house()
-    client, bystander = house.connect(), house.connect()
+    harness = await open_harness()
+    client, bystander = harness.connect(), harness.connect()
     client.send(FOREGROUND * 50)
     bystander.send(ECHO)
     await idle()
-    assert house.store.is_committing
-    same, again, worker = house.connect(), house.connect(), house.connect()
+    assert harness.store.is_committing
+    same, again, worker = harness.connect(), harness.connect(), harness.connect()
     same.send(UNIQUE_FOREGROUND)
     again.send(UNIQUE_FOREGROUND)
     worker.send(request(Kind.CAN_DO, b"g"), GRAB)
@@ -105,8 +105,8 @@ async def test_others_do_not_wait_for_ids_that_they_are_not_told(monkeypatch: py
     await idle()
     assert (client.heard(), same.heard(), again.heard(), worker.heard()) == ([], [], [], [])
     assert bystander.heard() == [Packet(Kind.ECHO_RES, b"x")] * 2
-    while house.store.is_committing:
-        await house.store.succeed()
+    while harness.store.is_committing:
+        await harness.store.succeed()
     assert client.heard() == [created(n) for n in range(1, 51)]
     assert same.heard() == again.heard() == [created(51)]
     assert worker.heard() == [Packet(Kind.JOB_ASSIGN, b"H:t:51\0g\0payload"), Packet(Kind.ECHO_RES, b"x")]
@@ -117,53 +117,53 @@ async def test_others_do_not_wait_for_ids_that_they_are_not_told(monkeypatch: py
 
 @in_turns
 async def test_what_happens_by_itself_happens_in_time() -> None:
-    house = await open_house(durable=False)
-    client, worker = house.connect(), house.connect()
-    in_ten, in_five = (b"%d" % (house.clock.now_us() // SECOND_US + s) for s in (10, 5))
+    harness = await open_harness(durable=False)
+    client, worker = harness.connect(), harness.connect()
+    in_ten, in_five = (b"%d" % (harness.clock.now_us() // SECOND_US + s) for s in (10, 5))
     client.send(request(Kind.SUBMIT_JOB_EPOCH, b"f", b"", in_ten, b"later"))
     client.send(request(Kind.SUBMIT_JOB_EPOCH, b"f", b"", in_five, b"sooner"))
     worker.send(CAN_DO, request(Kind.PRE_SLEEP))
     await idle()
-    await house.pass_time(4.9)
+    await harness.pass_time(4.9)
     assert worker.heard() == []
-    await house.pass_time(0.1)
+    await harness.pass_time(0.1)
     assert worker.heard() == [NOOP]
     worker.send(GRAB, GRAB, request(Kind.PRE_SLEEP))
     await idle()
     assert worker.heard() == [Packet(Kind.JOB_ASSIGN, b"H:t:2\0f\0sooner"), NO_JOB]
-    await house.pass_time(5)
+    await harness.pass_time(5)
     assert worker.heard() == [NOOP]
 
 
 @in_turns
 async def test_a_clock_that_was_set_is_followed_and_told_of() -> None:
-    house = await open_house(durable=False)
-    client, worker = house.connect(), house.connect()
-    tomorrow = b"%d" % (house.clock.now_us() // SECOND_US + 86_400)
+    harness = await open_harness(durable=False)
+    client, worker = harness.connect(), harness.connect()
+    tomorrow = b"%d" % (harness.clock.now_us() // SECOND_US + 86_400)
     client.send(request(Kind.SUBMIT_JOB_EPOCH, b"f", b"", tomorrow, b"x"))
     worker.send(CAN_DO, request(Kind.PRE_SLEEP))
     await idle()
-    house.hub.follow_wall_clock()
-    assert house.telemetry.counts["clock_stepped"] == 0
-    house.clock.set_wall_clock(86_400)
-    house.hub.follow_wall_clock()
+    harness.hub.follow_wall_clock()
+    assert harness.telemetry.counts["clock_stepped"] == 0
+    harness.clock.set_wall_clock(86_400)
+    harness.hub.follow_wall_clock()
     await idle()
-    assert house.telemetry.counts["clock_stepped"] == 1
+    assert harness.telemetry.counts["clock_stepped"] == 1
     assert worker.heard() == [NOOP]
 
 
 @in_turns
 async def test_a_clock_set_back_does_not_put_off_a_time_limit() -> None:
-    house = await open_house(durable=False)
-    client, worker = house.connect(), house.connect()
+    harness = await open_harness(durable=False)
+    client, worker = harness.connect(), harness.connect()
     client.send(FOREGROUND)
     worker.send(request(Kind.CAN_DO_TIMEOUT, b"f", b"2000"), GRAB)
     await idle()
-    house.clock.set_wall_clock(-3600)
-    house.hub.follow_wall_clock()
+    harness.clock.set_wall_clock(-3600)
+    harness.hub.follow_wall_clock()
     await idle()
-    await house.pass_time(2)
-    assert [job.state.name for job in house.engine.jobs.values()] == ["READY"]
+    await harness.pass_time(2)
+    assert [job.state.name for job in harness.engine.jobs.values()] == ["READY"]
 
 
 # --- the rest of what sessions ask ---
@@ -171,18 +171,18 @@ async def test_a_clock_set_back_does_not_put_off_a_time_limit() -> None:
 
 @in_turns
 async def test_bad_input_is_an_event() -> None:
-    house = await open_house()
-    client = house.connect()
+    harness = await open_harness()
+    client = harness.connect()
     client.send(b"nonsense\n", request(Kind.NOOP), b"\0XXX")
-    assert house.telemetry.counts["bad_input"] == 3
+    assert harness.telemetry.counts["bad_input"] == 3
 
 
 @in_turns
 async def test_a_request_to_stop_is_passed_on_after_the_turn() -> None:
-    house = await open_house()
+    harness = await open_harness()
     asked: list[bool] = []
-    house.hub.on_stop_requested = asked.append
-    admin = house.connect()
+    harness.hub.on_stop_requested = asked.append
+    admin = harness.connect()
     admin.send(b"shutdown graceful\n")
     assert asked == []
     await idle()
@@ -195,40 +195,40 @@ async def test_a_request_to_stop_is_passed_on_after_the_turn() -> None:
 
 @in_turns
 async def test_the_end_keeps_what_was_not_kept_yet() -> None:
-    house = await open_house()
-    client, worker = house.connect(), house.connect()
+    harness = await open_harness()
+    client, worker = harness.connect(), harness.connect()
     client.send(BACKGROUND)
     await idle()
-    await house.store.succeed()
+    await harness.store.succeed()
     worker.send(CAN_DO, GRAB)
-    house.store.obedient = True
-    await house.hub.close()
-    assert house.store.kept == {1: "RUNNING"}
-    await house.pass_time(100)
+    harness.store.obedient = True
+    await harness.hub.close()
+    assert harness.store.kept == {1: "RUNNING"}
+    await harness.pass_time(100)
 
 
 @in_turns
 async def test_the_end_tells_what_was_promised() -> None:
-    house = await open_house()
-    client = house.connect()
+    harness = await open_harness()
+    client = harness.connect()
     client.send(BACKGROUND)
-    house.store.obedient = True
-    await house.hub.flush()
+    harness.store.obedient = True
+    await harness.hub.flush()
     assert client.heard() == [created(1)]
-    await house.hub.close()
+    await harness.hub.close()
 
 
 @in_turns
 async def test_the_end_comes_with_a_broken_store_too() -> None:
-    house = await open_house()
-    client = house.connect()
+    harness = await open_harness()
+    client = harness.connect()
     client.send(BACKGROUND)
     await idle()
-    await house.store.fail()
-    await house.hub.flush()
-    await house.hub.close()
-    await house.pass_time(100)
-    assert not house.store.is_committing
+    await harness.store.fail()
+    await harness.hub.flush()
+    await harness.hub.close()
+    await harness.pass_time(100)
+    assert not harness.store.is_committing
 
 
 # --- the beginning ---
@@ -239,8 +239,8 @@ async def test_a_restart_goes_on_with_what_was_kept() -> None:
     store = ScriptedStore()
     store.snapshot.jobs = [store.kept_job(3, b"three"), store.kept_job(4, b"four")]
     store.snapshot.next_job_id = 5
-    house = await open_house(store=store)
-    worker = house.connect()
+    harness = await open_harness(store=store)
+    worker = harness.connect()
     worker.send(CAN_DO, GRAB, GRAB)
     await idle()
     assert worker.heard() == [Packet(Kind.JOB_ASSIGN, b"H:t:3\0f\0three"), Packet(Kind.JOB_ASSIGN, b"H:t:4\0f\0four")]
@@ -254,8 +254,8 @@ async def test_more_functions_than_are_allowed_now_are_no_reason_not_to_start() 
         job.function.name = b"f%d" % job.id
     store.snapshot.jobs = jobs
     store.snapshot.next_job_id = 4
-    house = await open_house(store=store, settings=EngineSettings(functions=2))
-    assert len(house.engine.jobs) == 3
+    harness = await open_harness(store=store, settings=EngineSettings(functions=2))
+    assert len(harness.engine.jobs) == 3
 
 
 class RowsLater(ScriptedStore):
@@ -271,9 +271,9 @@ class RowsLater(ScriptedStore):
 
 @in_turns
 async def test_nor_are_they_if_their_jobs_are_plain() -> None:
-    house = await open_house(store=RowsLater(), settings=EngineSettings(functions=2))
-    assert sorted(house.engine.functions) == [b"f1", b"f2", b"f3"]
-    assert house.engine.settings.functions == 2
+    harness = await open_harness(store=RowsLater(), settings=EngineSettings(functions=2))
+    assert sorted(harness.engine.functions) == [b"f1", b"f2", b"f3"]
+    assert harness.engine.settings.functions == 2
 
 
 class Defective(Observer):
@@ -283,15 +283,15 @@ class Defective(Observer):
 
 @in_turns
 async def test_a_defect_in_what_happens_by_itself_does_not_stop_the_turns() -> None:
-    house = await open_house(durable=False)
-    client = house.connect()
-    house.engine.observer = Defective()
-    house.hub.begin_turn()
-    house.engine.renew_lease(house.engine.add_worker(Peer(), "test", b""), 1)
+    harness = await open_harness(durable=False)
+    client = harness.connect()
+    harness.engine.observer = Defective()
+    harness.hub.begin_turn()
+    harness.engine.renew_lease(harness.engine.add_worker(Peer(), "test", b""), 1)
     await idle()
-    house.clock.advance(1)
+    harness.clock.advance(1)
     with pytest.raises(RuntimeError):
-        house.hub.begin_turn()
+        harness.hub.begin_turn()
     await idle()
     client.send(FOREGROUND)
     await idle()

@@ -15,8 +15,8 @@ from switchgear.net.hub import Hub
 from switchgear.storage.sqlite import SqliteStore
 from switchgear.telemetry import Telemetry
 from switchgear.testing import FakeClock, RecordingPeer, check_engine
-from tests.engine.house import state_of
-from tests.net.house import idle, in_turns, open_house
+from tests.engine.harness import state_of
+from tests.net.harness import idle, in_turns, open_harness
 from tests.support.reads import awaited
 
 HOUR_US = 3600 * SECOND_US
@@ -143,14 +143,14 @@ def test_a_job_is_remembered_for_as_long_as_it_was_to_be(tmp_path: Path, retenti
 
 @in_turns
 async def test_a_job_that_comes_too_late_ends_in_the_turn_after_its_submission() -> None:
-    house = await open_house(durable=False)
-    engine = house.hub.engine
-    house.hub.begin_turn()
+    harness = await open_harness(durable=False)
+    engine = harness.hub.engine
+    harness.hub.begin_turn()
     first = engine.submit(b"f", b"", b"", NORMAL, Delivery.HANDLE)
     engine.cancel(first)
     options = SubmitOptions(predecessors=(first.id,), edges=bytes([EdgePolicy.FAIL]))
     job = engine.submit(b"f", b"", b"", NORMAL, Delivery.HANDLE, None, options)
-    house.hub._end_turn()
+    harness.hub._end_turn()
     assert state_of(job) is WAITING
     await idle()
     assert state_of(job) is FAILED
@@ -158,16 +158,16 @@ async def test_a_job_that_comes_too_late_ends_in_the_turn_after_its_submission()
 
 @in_turns
 async def test_jobs_that_are_let_down_end_turn_by_turn_by_themselves() -> None:
-    house = await open_house()
-    house.engine.transitions.failures_per_turn = 1
-    house.hub.begin_turn()
-    first = last = house.engine.submit(b"f", b"", b"", NORMAL, Delivery.HANDLE)
+    harness = await open_harness()
+    harness.engine.transitions.failures_per_turn = 1
+    harness.hub.begin_turn()
+    first = last = harness.engine.submit(b"f", b"", b"", NORMAL, Delivery.HANDLE)
     for _ in range(4):
         options = SubmitOptions(predecessors=(last.id,), edges=bytes([EdgePolicy.FAIL]))
-        last = house.engine.submit(b"f", b"", b"", NORMAL, Delivery.HANDLE, None, options)
-    house.engine.cancel(first)
+        last = harness.engine.submit(b"f", b"", b"", NORMAL, Delivery.HANDLE, None, options)
+    harness.engine.cancel(first)
     assert state_of(last) is WAITING
     await idle()
     await idle()
     assert state_of(last) is FAILED
-    check_engine(house.engine)
+    check_engine(harness.engine)

@@ -131,7 +131,7 @@ class Listener(PeerTransport):
         pass
 
 
-class House:
+class Harness:
     """A hub, its store, and some connections."""
 
     def __init__(self, payload_memory_bytes: int = 1_000_000) -> None:
@@ -167,18 +167,18 @@ async def turns(count: int) -> None:
 
 def test_an_answer_of_the_open_turn_waits_for_its_own_commit() -> None:
     async def story() -> None:
-        house = House()
-        await house.hub.load()
-        house.store.is_gated = True
-        session, listener = house.connect()
-        house.say(session, SUBMIT)
+        harness = Harness()
+        await harness.hub.load()
+        harness.store.is_gated = True
+        session, listener = harness.connect()
+        harness.say(session, SUBMIT)
         await turns(3)
-        assert house.store.is_committing
-        house.store.let_commit()  # its end is noticed in the next turn,
-        house.say(session, SUBMIT)  # which this has opened by then
+        assert harness.store.is_committing
+        harness.store.let_commit()  # its end is noticed in the next turn,
+        harness.say(session, SUBMIT)  # which this has opened by then
         await turns(3)
         assert [kind for kind, _ in listener.heard] == [Packet.JOB_CREATED]
-        house.store.let_commit()
+        harness.store.let_commit()
         await turns(3)
         assert [kind for kind, _ in listener.heard] == [Packet.JOB_CREATED] * 2
 
@@ -187,30 +187,30 @@ def test_an_answer_of_the_open_turn_waits_for_its_own_commit() -> None:
 
 def test_a_submission_in_the_open_turn_is_refused_when_the_commit_before_it_fails() -> None:
     async def story() -> None:
-        house = House()
-        await house.hub.load()
-        house.store.is_gated = True
-        session, listener = house.connect()
-        house.say(session, SUBMIT)
+        harness = Harness()
+        await harness.hub.load()
+        harness.store.is_gated = True
+        session, listener = harness.connect()
+        harness.say(session, SUBMIT)
         await turns(3)
-        house.store.let_commit(fail=True)
-        house.say(session, SUBMIT)
+        harness.store.let_commit(fail=True)
+        harness.say(session, SUBMIT)
         await turns(3)
         assert [kind for kind, _ in listener.heard] == [Packet.ERROR] * 2
-        assert not house.engine.jobs
+        assert not harness.engine.jobs
 
     asyncio.run(story())
 
 
 def test_a_restart_never_hands_out_the_id_of_an_earlier_foreground_job() -> None:
     async def story() -> None:
-        house = House()
-        await house.hub.load()
-        house.store.is_gated = True  # nothing is kept from here on
-        session, _ = house.connect()
-        house.say(session, request(Packet.SUBMIT_JOB, b"f", b"", b"payload"))
+        harness = Harness()
+        await harness.hub.load()
+        harness.store.is_gated = True  # nothing is kept from here on
+        session, _ = harness.connect()
+        harness.say(session, request(Packet.SUBMIT_JOB, b"f", b"", b"payload"))
         await turns(3)
-        assert house.store.next_job_id > house.engine.next_job_id - 1
+        assert harness.store.next_job_id > harness.engine.next_job_id - 1
 
     asyncio.run(story())
 
@@ -219,24 +219,24 @@ def test_a_payload_that_cannot_be_read_leaves_the_job_where_it_was(monkeypatch: 
     monkeypatch.setattr(commits, "FIRST_RETRY_SECONDS", 0.0)
 
     async def story() -> None:
-        house = House(payload_memory_bytes=0)
-        await house.hub.load()
-        client, _ = house.connect()
-        house.say(client, SUBMIT)
+        harness = Harness(payload_memory_bytes=0)
+        await harness.hub.load()
+        client, _ = harness.connect()
+        harness.say(client, SUBMIT)
         await turns(5)
-        assert house.engine.jobs[1].payload is None
-        house.store.is_unreadable = True
-        house.store.is_gated = True
-        worker, listener = house.connect()
-        house.say(worker, request(Packet.CAN_DO, b"f"), request(Packet.GRAB_JOB))
+        assert harness.engine.jobs[1].payload is None
+        harness.store.is_unreadable = True
+        harness.store.is_gated = True
+        worker, listener = harness.connect()
+        harness.say(worker, request(Packet.CAN_DO, b"f"), request(Packet.GRAB_JOB))
         await turns(20)
-        assert house.hub.storage_error is not None
-        house.store.is_unreadable = False
-        house.store.let_commit()
+        assert harness.hub.storage_error is not None
+        harness.store.is_unreadable = False
+        harness.store.let_commit()
         await turns(5)
-        assert house.hub.storage_error is None
-        house.store.is_gated = False
-        house.say(worker, request(Packet.GRAB_JOB))
+        assert harness.hub.storage_error is None
+        harness.store.is_gated = False
+        harness.say(worker, request(Packet.GRAB_JOB))
         await turns(20)
         assert listener.heard == [(Packet.NO_JOB, b""), (Packet.JOB_ASSIGN, b"H:1\0f\0payload")]
 
@@ -249,12 +249,12 @@ def test_in_whatever_order_things_happen_nothing_is_said_before_it_is_kept(seed:
 
     async def story() -> None:
         chance = random.Random(seed)
-        house = House()
-        await house.hub.load()
-        house.store.is_gated = True
-        clients = [house.connect() for _ in range(3)]
-        worker, results = house.connect()
-        house.say(worker, request(Packet.CAN_DO, b"f"))
+        harness = Harness()
+        await harness.hub.load()
+        harness.store.is_gated = True
+        clients = [harness.connect() for _ in range(3)]
+        worker, results = harness.connect()
+        harness.say(worker, request(Packet.CAN_DO, b"f"))
         asked = [0, 0, 0]
         for _ in range(60):
             deed = chance.random()
@@ -262,41 +262,41 @@ def test_in_whatever_order_things_happen_nothing_is_said_before_it_is_kept(seed:
                 number = chance.randrange(3)
                 count = chance.randint(1, 3)
                 asked[number] += count
-                house.say(clients[number][0], SUBMIT * count)
+                harness.say(clients[number][0], SUBMIT * count)
             elif deed < 0.55:
-                work(house, worker, results, chance)
-            elif deed < 0.75 and house.store.is_committing:
-                house.store.let_commit(fail=chance.random() < 0.3)
+                work(harness, worker, results, chance)
+            elif deed < 0.75 and harness.store.is_committing:
+                harness.store.let_commit(fail=chance.random() < 0.3)
             else:
                 await turns(chance.randint(1, 3))
-        await heal(house)
+        await heal(harness)
         for (_, listener), count in zip(clients, asked):
             assert len(listener.heard) == count
         assert not results.reported
         acknowledged = sum(kind is Packet.JOB_CREATED for _, listener in clients for kind, _ in listener.heard)
-        assert house.hub.storage_error is None
-        assert acknowledged == len(house.store.kept)
+        assert harness.hub.storage_error is None
+        assert acknowledged == len(harness.store.kept)
 
     asyncio.run(story())
 
 
-def work(house: House, worker: GearmanSession, results: Listener, chance: random.Random) -> None:
+def work(harness: Harness, worker: GearmanSession, results: Listener, chance: random.Random) -> None:
     """Take a job, or report on one."""
     running = worker.worker.running if worker.worker is not None else {}
     if running and chance.random() < 0.6:
         number, job = next(iter(running.items()))
         results.reported.add(number)
         complete = request(Packet.WORK_COMPLETE, worker.handle(job), b"")
-        house.say(worker, complete, request(Packet.ECHO_REQ, b"%d" % number))
+        harness.say(worker, complete, request(Packet.ECHO_REQ, b"%d" % number))
     else:
-        house.say(worker, request(Packet.GRAB_JOB))
+        harness.say(worker, request(Packet.GRAB_JOB))
 
 
-async def heal(house: House) -> None:
+async def heal(harness: Harness) -> None:
     """From now on every commit works."""
     for _ in range(200):
-        if house.store.is_committing:
-            house.store.let_commit()
+        if harness.store.is_committing:
+            harness.store.let_commit()
         await turns(2)
-    house.store.is_gated = False
-    await house.hub.close()
+    harness.store.is_gated = False
+    await harness.hub.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from switchgear.errors import Refused
 from switchgear.model import SECOND_US, Job, JobState
 from switchgear.net.operations import jobs as job_operations
+from switchgear.net.operations import unfinished_jobs
 from switchgear.protocols.pending_read import Reading
 from switchgear.storage.memory import MemoryStore
 from switchgear.testing.clock import START_US
@@ -32,11 +34,11 @@ def story() -> Office:
     office.submit(1)
     office.submit(1, function=b"g")
     office.submit(1, function=b"h", attempts_limit=5)
-    other = office.engine.add_worker(office.house.talker("other").session, "gearman")
+    other = office.engine.add_worker(office.harness.talker("other").session, "gearman")
     office.engine.can_do(other, office.engine.function_named(b"h"))
     assert office.engine.take(other) is office.engine.jobs[9]
     office.engine.retry_later(other, 9, SECOND_US, b"OSError: not yet")
-    office.house.end_turn()
+    office.harness.end_turn()
     return office
 
 
@@ -89,7 +91,7 @@ def slow_office(monkeypatch: pytest.MonkeyPatch) -> Office:
     """A hundred failed jobs, one in ten of them dead, and a store that searches three at a time."""
     monkeypatch.setattr(job_operations, "MOST_SEARCHED", 3)
     office = Office(attempts=1)
-    office.house.store = SlowStore()
+    office.harness.store = SlowStore()
     for number in range(1, 101):
         office.submit()
         if number % 10:
@@ -171,12 +173,12 @@ def test_a_dead_job_whose_key_another_has_stays_dead() -> None:
 
 def test_a_job_that_is_dropped_meanwhile_does_not_save_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     office = story()
-    find = office.house.find_jobs
+    find = office.harness.find_jobs
 
     def forgetful(job_ids: Sequence[int]) -> Reading[dict[int, Job]]:
         return find([job_id for job_id in job_ids if job_id != 2])
 
-    monkeypatch.setattr(office.house, "find_jobs", forgetful)
+    monkeypatch.setattr(office.harness, "find_jobs", forgetful)
     assert office.ask("retry", dead=True)["retried"] == ["H:t:1"]
 
 
@@ -251,7 +253,7 @@ def test_of_very_many_cancelled_jobs_not_all_are_named(monkeypatch: pytest.Monke
 def test_ready_jobs_of_a_function_are_found_behind_any_number_of_others(
     monkeypatch: pytest.MonkeyPatch, limits: dict[str, Any]
 ) -> None:
-    monkeypatch.setattr(job_operations, "SCANNED_PER_STEP", 5)
+    monkeypatch.setattr(unfinished_jobs, "SCANNED_PER_STEP", 5)
     office = Office()
     office.ask("limit", function="rare", **limits)
     office.submit(2, function=b"rare")
@@ -319,8 +321,9 @@ def test_only_jobs_that_wait_are_changed() -> None:
 
 
 def test_a_search_for_a_text_says_how_far_it_got(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unfinished_jobs, "MOST_SEARCHED", 4)
     monkeypatch.setattr(job_operations, "MOST_SEARCHED", 4)
-    monkeypatch.setattr(job_operations, "SCANNED_PER_STEP", 2)
+    monkeypatch.setattr(unfinished_jobs, "SCANNED_PER_STEP", 2)
     office = Office()
     office.submit(10)
     page = office.ask("jobs", contains="nowhere")
@@ -330,9 +333,87 @@ def test_a_search_for_a_text_says_how_far_it_got(monkeypatch: pytest.MonkeyPatch
 
 
 def test_long_payloads_are_searched_in_small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job_operations, "BYTES_PER_STEP", 10)
+    monkeypatch.setattr(unfinished_jobs, "BYTES_PER_STEP", 10)
     office = Office()
-    office.submit(6)  # of seven bytes each
+    office.submit(10)  # of seven bytes each
     steps = sum(1 for _ in office.operations.handlers["jobs"](**checked(VERBS["jobs"], {"contains": "nowhere"})))
     assert steps > 2
-    assert office.all_pages(contains="payload", limit=2) == [6, 5, 4, 3, 2, 1]
+    assert office.all_pages(contains="payload", limit=2) == list(range(10, 0, -1))
+
+
+# --- by the shortest way ---
+
+
+def without_scanning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any look through all jobs fails."""
+
+    def refuse(*arguments: object) -> object:
+        raise AssertionError("all jobs were looked through")
+
+    monkeypatch.setattr(unfinished_jobs.UnfinishedJobs, "_scan", refuse)
+
+
+@pytest.mark.parametrize(
+    ("selection", "found"),
+    [
+        ({"states": ["running"]}, [3, 2, 1]),
+        ({"states": ["running"], "limit": 2}, [3, 2]),
+        ({"states": ["running"], "before_id": 3}, [2, 1]),
+        ({"states": ["running"], "function": "g"}, []),
+        ({"states": ["running"], "function": "nobody"}, []),
+        ({"unique": "u"}, [8, 7]),
+        ({"unique": "u", "function": "g"}, [8]),
+        ({"unique": "nobody's"}, []),
+        ({"name": "n"}, [6]),
+        ({"name": "n", "states": ["running"]}, []),
+        ({"name": "nobody"}, []),
+    ],
+)
+def test_what_has_a_table_is_not_searched(
+    selection: dict[str, Any], found: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    office = Office()
+    office.submit(5)
+    office.submit(1, name=b"n")
+    office.submit(1, unique=b"u")
+    office.submit(1, b"g", unique=b"u")
+    for _ in range(3):
+        office.take()
+    without_scanning(monkeypatch)
+    page = office.ask("jobs", **selection)
+    assert [job["id"] for job in page["jobs"]] == found
+
+
+@pytest.mark.parametrize("function", [None, "f", "g"])
+def test_what_is_in_no_such_state_is_not_searched(function: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    office = Office()
+    office.submit(50)
+    office.submit(1, b"g")
+    looks = counted_looks(office, monkeypatch)
+    assert office.ask("jobs", function=function, states=["waiting", "scheduled"])["jobs"] == []
+    assert looks == []
+
+
+def test_the_search_ends_with_the_last_of_its_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unfinished_jobs, "SCANNED_PER_STEP", 5)
+    office = Office()
+    office.submit(50)
+    office.submit(2, run_at_us=office.engine.now_us + 5)
+    looks = counted_looks(office, monkeypatch)
+    page = office.ask("jobs", states=["scheduled"])
+    assert [job["id"] for job in page["jobs"]] == [52, 51]
+    assert page["next_before_id"] is None
+    assert len(looks) == 1
+
+
+def counted_looks(office: Office, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """A list that grows with each step of a search."""
+    looks: list[int] = []
+    scan = itertools.islice
+
+    def counted(*arguments: Any) -> Any:
+        looks.append(1)
+        return scan(*arguments)
+
+    monkeypatch.setattr(unfinished_jobs, "islice", counted)
+    return looks

@@ -99,7 +99,7 @@ def test_the_oldest_job_is_found_in_its_lane() -> None:
     office = Office()
     office.ask("limit", function="f", fair=True)
     office.submit(1, key=b"a")
-    office.engine.advance(office.house.clock.advance(2))
+    office.engine.advance(office.harness.clock.advance(2))
     office.submit(1, key=b"b")
     (told,) = office.ask("functions")
     assert told["oldest_ready_seconds"] == 2.0

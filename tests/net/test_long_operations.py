@@ -9,7 +9,7 @@ import pytest
 
 from switchgear.net import long_operations as module
 from switchgear.protocols.pending_read import Step
-from tests.net.house import in_turns
+from tests.net.harness import in_turns
 
 
 async def next_turn() -> None:

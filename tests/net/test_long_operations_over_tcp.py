@@ -14,10 +14,10 @@ import pytest
 from switchgear.config import LimitsConfig, ListenUrl
 from switchgear.engine.engine import Engine
 from switchgear.model import NORMAL, Delivery
-from switchgear.net import tcp
+from switchgear.net import tcp_connection
 from switchgear.net.clock import SystemClock
 from switchgear.net.hub import Hub
-from switchgear.net.operations import jobs as job_operations
+from switchgear.net.operations import unfinished_jobs
 from switchgear.net.operations.dispatcher import Operations
 from switchgear.net.tcp import TcpListener
 from switchgear.protocols.gearman.admin import on_line
@@ -92,11 +92,11 @@ class Peer:
 
 @pytest.fixture(autouse=True)
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job_operations, "SCANNED_PER_STEP", 5)
+    monkeypatch.setattr(unfinished_jobs, "SCANNED_PER_STEP", 5)
 
 
 def listing() -> bytes:
-    return request(CONTROL, b"jobs", json.dumps({"name": "none"}).encode())
+    return request(CONTROL, b"jobs", json.dumps({"key": "none"}).encode())
 
 
 @in_a_loop
@@ -135,7 +135,7 @@ async def test_a_peer_that_hangs_up_behind_a_long_request_gets_its_answers() -> 
 
 @in_a_loop
 async def test_a_long_read_is_handled_in_pieces_and_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tcp, "PIECE_BYTES", 100)
+    monkeypatch.setattr(tcp_connection, "PIECE_BYTES", 100)
     async with Server() as server:
         peer = await server.connect()
         peer.writer.write(b"".join(request(Kind.ECHO_REQ, b"%d" % number) for number in range(2000)))

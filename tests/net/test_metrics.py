@@ -16,9 +16,10 @@ from switchgear.net.function_series import FunctionSeries, FunctionSums
 from switchgear.net.loop_lag import LoopLag
 from switchgear.net.metrics import METRICS, Metrics
 from switchgear.net.metrics_text import label, label_text
-from tests.net.house import HubHouse, in_turns, open_house
+from tests.net.harness import HubHarness, in_turns, open_harness
+from tests.net.office import Office
 
-REQUESTS = {("GET /v1/jobs", 200): 3, ("other", 404): 1}
+REQUESTS = {"GET /v1/jobs": {200: 3}, "other": {404: 1}}
 
 
 def text_of(metrics: Metrics, *, is_open: bool = False) -> str:
@@ -38,14 +39,14 @@ def value(text: str, sample_name: str, **labels: str) -> float:
     raise AssertionError(f"there is no {sample_name} {labels}")
 
 
-def submit(house: HubHouse, function: bytes, **options: Any) -> int:
-    job = house.engine.submit(function, b"", b"", NORMAL, Delivery.HANDLE, None, SubmitOptions(**options))
+def submit(harness: HubHarness, function: bytes, **options: Any) -> int:
+    job = harness.engine.submit(function, b"", b"", NORMAL, Delivery.HANDLE, None, SubmitOptions(**options))
     return job.id
 
 
-async def opened() -> tuple[HubHouse, Metrics]:
-    house = await open_house()
-    return house, Metrics(house.hub, LoopLag())
+async def opened() -> tuple[HubHarness, Metrics]:
+    harness = await open_harness()
+    return harness, Metrics(harness.hub, LoopLag())
 
 
 # --- formats ---
@@ -53,8 +54,8 @@ async def opened() -> tuple[HubHouse, Metrics]:
 
 @in_turns
 async def test_both_formats_can_be_read_and_have_every_metric_of_the_table() -> None:
-    house, metrics = await opened()
-    submit(house, b"f")
+    harness, metrics = await opened()
+    submit(harness, b"f")
     open_text = text_of(metrics, is_open=True)
     assert open_text.endswith("# EOF\n")
     for is_open, text in ((False, text_of(metrics)), (True, open_text)):
@@ -70,8 +71,8 @@ async def test_both_formats_can_be_read_and_have_every_metric_of_the_table() -> 
 
 @in_turns
 async def test_every_family_is_in_one_piece() -> None:
-    house, metrics = await opened()
-    submit(house, b"f")
+    harness, metrics = await opened()
+    submit(harness, b"f")
     names = [line.split()[2] for line in text_of(metrics).splitlines() if line.startswith("# TYPE")]
     assert len(names) == len(set(names)) == len(METRICS)
 
@@ -90,13 +91,13 @@ async def test_a_server_without_anything_has_figures_too() -> None:
 
 @in_turns
 async def test_counts_of_a_function() -> None:
-    house, metrics = await opened()
-    worker = house.engine.add_worker(house.connect().session, "gearman")
-    house.engine.can_do(worker, house.engine.function_named(b"f"))
-    submit(house, b"f")
-    submit(house, b"f", run_at_us=house.engine.now_us + 100 * SECOND_US)
-    running = submit(house, b"f")
-    assert house.engine.take(worker) is not None
+    harness, metrics = await opened()
+    worker = harness.engine.add_worker(harness.connect().session, "gearman")
+    harness.engine.can_do(worker, harness.engine.function_named(b"f"))
+    submit(harness, b"f")
+    submit(harness, b"f", run_at_us=harness.engine.now_us + 100 * SECOND_US)
+    running = submit(harness, b"f")
+    assert harness.engine.take(worker) is not None
     text = text_of(metrics)
     for state, count in {"ready": 1, "running": 1, "waiting": 0, "scheduled": 1}.items():
         assert value(text, "switchgear_queue_jobs", function="f", state=state) == count
@@ -107,8 +108,8 @@ async def test_counts_of_a_function() -> None:
     assert value(text, "switchgear_job_wait_seconds_count", function="f") == 1
     assert value(text, "switchgear_job_wait_seconds_bucket", function="f", le="+Inf") == 1
     assert value(text, "switchgear_workers", protocol="gearman") == 1
-    house.engine.pause(house.engine.function_named(b"f"))
-    house.engine.cancel(house.engine.jobs[running])
+    harness.engine.pause(harness.engine.function_named(b"f"))
+    harness.engine.cancel(harness.engine.jobs[running])
     text = text_of(metrics)
     assert value(text, "switchgear_function_paused", function="f") == 1
     assert value(text, "switchgear_jobs_cancelled_total", function="f") == 1
@@ -116,17 +117,17 @@ async def test_counts_of_a_function() -> None:
 
 @in_turns
 async def test_the_age_of_the_oldest_ready_job() -> None:
-    house, metrics = await opened()
-    submit(house, b"f")
-    house.engine.advance(house.engine.now_us + 90 * SECOND_US)
-    submit(house, b"f")
+    harness, metrics = await opened()
+    submit(harness, b"f")
+    harness.engine.advance(harness.engine.now_us + 90 * SECOND_US)
+    submit(harness, b"f")
     assert value(text_of(metrics), "switchgear_oldest_ready_seconds", function="f") == 90
 
 
 @in_turns
 async def test_requests_and_events_are_counted() -> None:
-    house, metrics = await opened()
-    house.hub.telemetry.emit("server_stopped")
+    harness, metrics = await opened()
+    harness.hub.telemetry.emit("server_stopped")
     text = text_of(metrics)
     assert value(text, "switchgear_events_total", event="server_stopped") == 1
     assert value(text, "switchgear_http_requests_total", route="GET /v1/jobs", status="200") == 3
@@ -134,11 +135,11 @@ async def test_requests_and_events_are_counted() -> None:
 
 @in_turns
 async def test_commits_are_timed() -> None:
-    house, metrics = await opened()
+    harness, metrics = await opened()
     before = value(text_of(metrics), "switchgear_commit_seconds_count")
-    house.store.obedient = True
-    house.hub.commits.start()
-    await house.hub.commits.wait()
+    harness.store.obedient = True
+    harness.hub.commits.start()
+    await harness.hub.commits.wait()
     assert value(text_of(metrics), "switchgear_commit_seconds_count") > before
 
 
@@ -155,8 +156,8 @@ HOSTILE = [
 def test_no_name_can_forge_a_line(name: bytes, is_open: bool) -> None:
     @in_turns
     async def check() -> None:
-        house, metrics = await opened()
-        submit(house, name)
+        harness, metrics = await opened()
+        submit(harness, name)
         text = text_of(metrics, is_open=is_open)
         read = families(text, is_open=is_open)
         (sample,) = [sample for sample in read["switchgear_jobs_submitted"].samples if sample.name.endswith("_total")]
@@ -229,9 +230,9 @@ def test_names_that_look_alike_do_not_make_a_sample_twice() -> None:
 
 @in_turns
 async def test_ten_thousand_functions_are_written_in_short_pieces() -> None:
-    house, metrics = await opened()
+    harness, metrics = await opened()
     for number in range(10_000):
-        submit(house, b"f%d" % number)
+        submit(harness, b"f%d" % number)
     text = text_of(metrics)
     assert value(text, "switchgear_jobs_submitted_total", function="other") == 9_500
     assert value(text, "switchgear_queue_jobs", function="other", state="ready") == 9_500
@@ -260,16 +261,25 @@ async def test_the_longest_delay_is_told_for_two_windows() -> None:
 
 @in_turns
 async def test_jobs_are_counted_by_the_protocols_of_submitter_and_worker() -> None:
-    house, metrics = await opened()
+    harness, metrics = await opened()
     assert "switchgear_flow_jobs_total{" not in text_of(metrics)
-    worker = house.engine.add_worker(house.connect().session, "gearman")
-    house.engine.can_do(worker, house.engine.function_named(b"f"))
+    worker = harness.engine.add_worker(harness.connect().session, "gearman")
+    harness.engine.can_do(worker, harness.engine.function_named(b"f"))
     for number in range(3):
-        job_id = submit(house, b"f")
-        assert house.engine.take(worker) is not None
+        job_id = submit(harness, b"f")
+        assert harness.engine.take(worker) is not None
         if number:
-            house.engine.complete(worker, job_id, b"")
+            harness.engine.complete(worker, job_id, b"")
         else:
-            house.engine.fail(worker, job_id)
+            harness.engine.fail(worker, job_id)
     lines = [line for line in text_of(metrics).splitlines() if line.startswith("switchgear_flow_jobs_total{")]
     assert lines == ['switchgear_flow_jobs_total{submitter="unknown",worker="gearman"} 3']
+
+
+def test_dead_jobs_are_counted_by_function() -> None:
+    office = Office()
+    office.submit(crash_limit=1)
+    office.take()
+    office.engine.remove_worker(office.worker)  # while it has the job
+    (function,) = office.ask("functions")
+    assert (function["dead"], function["failed"]) == (1, 1)

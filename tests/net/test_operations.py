@@ -21,7 +21,7 @@ from switchgear.model import (
     JobState,
     UniqueScope,
 )
-from switchgear.net.operations import jobs as job_operations
+from switchgear.net.operations import unfinished_jobs
 from switchgear.protocols.pending_read import Reading
 from switchgear.storage.base import JobQuery
 from switchgear.version import VERSION
@@ -34,7 +34,7 @@ def test_server() -> None:
     office = Office()
     office.operations.context.connections = lambda: 7
     office.submit(2)
-    office.house.clock.advance(5)
+    office.harness.clock.advance(5)
     answer = office.ask("server")
     assert answer["version"] == VERSION
     assert answer["pid"] == os.getpid()
@@ -45,7 +45,7 @@ def test_server() -> None:
     assert (answer["jobs"], answer["functions"], answer["workers"]) == (2, 1, 1)
     assert answer["draining"] is False
     office.engine.drain()
-    office.house.storage_error = StorageError("disk full")
+    office.harness.storage_error = StorageError("disk full")
     answer = office.ask("server")
     assert answer["draining"] is True
     assert answer["storage_error"] == "disk full"
@@ -58,7 +58,7 @@ def test_functions() -> None:
     office.finish()
     office.finish(code=3)
     office.take()
-    office.engine.advance(office.house.clock.advance(2.5))
+    office.engine.advance(office.harness.clock.advance(2.5))
     f, odd = office.ask("functions")
     assert f["name"] == "f"
     assert (f["total"], f["ready"], f["running"], f["waiting_or_scheduled"], f["workers"]) == (2, 1, 1, 0, 1)
@@ -75,7 +75,7 @@ def test_the_oldest_ready_job_of_a_queue_that_was_emptied_and_filled_again() -> 
     office.ask("bulk", action="cancel", function="f")
     for job_id in range(1, 6):
         office.ask("retry", job_id=job_id)
-    office.engine.advance(office.house.clock.advance(2.5))
+    office.engine.advance(office.harness.clock.advance(2.5))
     (f,) = office.ask("functions")
     assert (f["ready"], f["oldest_ready_seconds"]) == (5, 2.5)
 
@@ -182,7 +182,7 @@ def test_a_job_whose_payload_cannot_be_read_is_shown_without() -> None:
     office = Office()
     office.submit()
     office.engine.jobs[1].payload = None
-    office.house.read_payloads = unreadable  # type: ignore[method-assign]
+    office.harness.read_payloads = unreadable  # type: ignore[method-assign]
     assert office.ask("job", job_id=1)["payload"] == ""
 
 
@@ -260,8 +260,8 @@ class LaggingStore:
 
     def __init__(self, office: Office, rows: list[Job]) -> None:
         self.rows = rows
-        self.real = office.house.store.find
-        office.house.store.find = self  # type: ignore[method-assign]
+        self.real = office.harness.store.find
+        office.harness.store.find = self  # type: ignore[method-assign]
 
     async def __call__(self, query: JobQuery) -> list[Job]:
         stale = [job for job in self.rows if (not query.states or job.state in query.states)]
@@ -295,7 +295,7 @@ def test_what_only_a_lagging_store_takes_for_unfinished_is_over(limit: int) -> N
 
 
 def test_a_search_among_many_jobs_takes_as_many_steps_as_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job_operations, "SCANNED_PER_STEP", 5)
+    monkeypatch.setattr(unfinished_jobs, "SCANNED_PER_STEP", 5)
     office = Office()
     office.submit(1, function=b"rare")
     office.submit(10)

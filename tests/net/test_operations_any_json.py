@@ -9,7 +9,7 @@ import pytest
 from switchgear.protocols.gearman.codec import HEADER, request
 from switchgear.protocols.gearman.messages import Packet
 from switchgear.verbs.table import VERBS
-from tests.protocols.gearman.house import House
+from tests.protocols.gearman.harness import Harness
 
 VALUES = [
     "0",
@@ -69,13 +69,13 @@ def verbs_and_arguments() -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize(("verb", "name"), verbs_and_arguments())
 def test_any_value_is_answered(verb: str, name: str) -> None:
-    house = House(packet_bytes=100_000)
+    harness = Harness(packet_bytes=100_000)
     known = {argument.name for argument in VERBS[verb].arguments}
     others = {key: word for key, word in OTHERS.items() if key in known}
     for value, with_others in product(VALUES, (False, True)):
         fields = {**(others if with_others else {}), name: value}
         text = "{" + ", ".join(f'"{key}": {word}' for key, word in fields.items()) + "}"
-        talker = house.talker("operator")
+        talker = harness.talker("operator")
         talker.send(request(Packet.CONTROL, verb.encode(), text.encode()))
         answer = talker.take_bytes()
         kind, size = HEADER.unpack_from(answer)[1:]

@@ -118,7 +118,7 @@ def test_a_store_that_cannot_be_read_is_a_refusal(verb: str, arguments: dict[str
     office = Office()
     office.submit()
     office.finish()
-    office.house.store = UnreadableStore()
+    office.harness.store = UnreadableStore()
     with pytest.raises(Refused, match="disk broken") as caught:
         office.ask(verb, **arguments)
     assert caught.value.reason == "storage"

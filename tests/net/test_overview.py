@@ -17,8 +17,8 @@ def codes(overview: dict[str, Any]) -> list[str]:
 
 
 def pass_time(office: Office, seconds: float) -> None:
-    office.house.clock.advance(seconds)
-    office.house.turn()
+    office.harness.clock.advance(seconds)
+    office.harness.turn()
 
 
 def test_a_server_without_anything() -> None:
@@ -116,7 +116,7 @@ def test_dead_jobs_are_alarming_for_ten_minutes() -> None:
 
 def test_a_failing_store_and_a_server_that_drains() -> None:
     office = Office()
-    office.house.storage_error = StorageError("the disk is full")
+    office.harness.storage_error = StorageError("the disk is full")
     office.engine.refusal = Refused(REFUSED_DRAINING, "draining")
     overview = office.ask("overview")
     assert codes(overview) == ["store_down", "draining"]
@@ -136,7 +136,7 @@ def test_very_many_functions_and_workers_are_added_up_in_steps() -> None:
     office = Office()
     for number in range(1_000):
         office.engine.submit(b"g%d" % number, b"", b"", NORMAL, Delivery.HANDLE)
-        office.engine.add_worker(office.house.talker("many").session, "http")
+        office.engine.add_worker(office.harness.talker("many").session, "http")
     answers: list[Any] = []
     steps = list(office.operations.in_steps("overview", {}, answers))
     assert len(steps) >= 8

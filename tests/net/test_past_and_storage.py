@@ -1,4 +1,4 @@
-"""The verbs `at` and `storage`."""
+"""The verbs `at`, `runs` and `storage`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from switchgear.errors import StorageError
+from switchgear.errors import Refused, StorageError
 from switchgear.joblog.database import Server
 from switchgear.joblog.job_log import JobLog
 from switchgear.joblog.recorder import Recorder
+from switchgear.joblog.runs import LoggedRun, LoggedStart
+from switchgear.net.operations.past import RunRows
 from switchgear.net.operations.storage import file_bytes
 from tests.net.office import Office
 from tests.net.test_series import START, sample
@@ -63,8 +65,8 @@ def test_what_ran(job_log: JobLog) -> None:
         task = job_log.register_start_task(f"H:t:{number}", time=float(START + start))
         if end is not None:
             job_log.register_task_result(task, time=float(START + end))
-    office.house.clock.advance(100)
-    office.house.turn()
+    office.harness.clock.advance(100)
+    office.harness.turn()
     for at, handles in ((5, []), (10, [0]), (17, [0, 1]), (20, [1]), (35, [1, 2]), (70, [2])):
         answer = office.ask("at", t=START + at)
         assert sorted(run["handle"] for run in answer["running"]) == [f"H:t:{number}" for number in handles], at
@@ -80,6 +82,42 @@ def test_only_so_many_rows_of_the_job_log_are_looked_at(job_log: JobLog) -> None
     assert (len(runs), is_complete) == (1_200, True)
 
 
+def test_what_ran_in_a_time(job_log: JobLog) -> None:
+    office = Office()
+    office.operations.context.recorder = recorder_of(job_log)
+    for number, (start, end) in enumerate([(10, 20), (15, 40), (30, None), (50, 60)]):
+        task = job_log.register_start_task(f"H:t:{number}", time=float(START + start))
+        if end is not None:
+            job_log.register_task_result(task, time=float(START + end))
+    for since, until, handles in ((0, 5, []), (0, 12, [0]), (21, 25, [1]), (0, 100, [0, 1, 2, 3]), (41, 45, [2])):
+        answer = office.ask("runs", since=START + since, until=START + until)
+        assert [row[2] for row in answer["rows"]] == [f"H:t:{number}" for number in handles], since
+        assert (answer["stored"], answer["every"]) == (True, 1)
+    rows = office.ask("runs", since=START, until=START + 45)["rows"]
+    assert [row[3:] for row in rows] == [
+        [START + 10, START + 20, "done"], [START + 15, START + 40, "done"], [START + 30, None, "running"],
+    ]  # fmt: skip
+
+
+def test_every_attempt_of_a_job_in_a_time() -> None:
+    starts = (LoggedStart(1.0, "gearman", "w1", "a"), LoggedStart(5.0, "wmp", "w2", "b"))
+    run = LoggedRun(
+        1, "f", "", "failed", 0.5, 5.0, 6.0, 2, 1, "", "", "H:t:1", "here", "1", "server", "", "wmp", "w2", "b", starts
+    )
+    rows = RunRows()
+    rows.add(run)
+    assert list(rows.workers) == [("w1", "gearman", "a"), ("w2", "wmp", "b")]
+    assert rows.rows == [[0, 0, "H:t:1", 1.0, None, "requeued"], [1, 0, "H:t:1", 5.0, 6.0, "failed"]]
+
+
+def test_a_time_in_which_nothing_can_have_run() -> None:
+    office = Office()
+    answer = office.ask("runs", since=1, until=2)
+    assert (answer["stored"], answer["rows"]) == (False, [])
+    with pytest.raises(ValueError, match="until: that is not after since"):
+        office.ask("runs", since=2, until=2)
+
+
 def test_a_job_log_that_cannot_be_read(job_log: JobLog, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*arguments: object) -> None:
         raise StorageError("gone")
@@ -88,6 +126,8 @@ def test_a_job_log_that_cannot_be_read(job_log: JobLog, monkeypatch: pytest.Monk
     office = Office()
     office.operations.context.recorder = recorder_of(job_log)
     assert office.ask("at", t=START)["running_from"] == "none"
+    with pytest.raises(Refused, match="gone"):
+        office.ask("runs", since=START, until=START + 1)
 
 
 # --- storage ---

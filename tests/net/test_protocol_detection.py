@@ -13,8 +13,8 @@ from switchgear.protocols.context import Context
 from switchgear.protocols.session import ByteSession
 from switchgear.protocols.session_factory import ProtocolByPrefix, ProtocolDetector, SessionMaker
 from switchgear.protocols.transport import PeerTransport
-from tests.protocols.gearman.house import FakeTransport, House
-from tests.protocols.gearman_draft.house import MixedHouse
+from tests.protocols.gearman.harness import FakeTransport, Harness
+from tests.protocols.gearman_draft.harness import MixedHarness
 from tests.support.draft_wire import ASK
 
 
@@ -46,9 +46,9 @@ class Door:
             self._maker("usual"),
             (ProtocolByPrefix(b"\0JOB", self._maker("job")), ProtocolByPrefix(b"\0JAM!", self._maker("jam"))),
         )
-        self.house = House()
-        self.wire = FakeTransport(self.house, 1)
-        self.wire.session = DetectingSession(self.house, self.wire, detector)
+        self.harness = Harness()
+        self.wire = FakeTransport(self.harness, 1)
+        self.wire.session = DetectingSession(self.harness, self.wire, detector)
 
     def _maker(self, protocol: str) -> SessionMaker:
         def make(context: Context, transport: PeerTransport) -> ByteSession:
@@ -115,25 +115,25 @@ def test_later_data_goes_straight_to_the_session() -> None:
 
 
 def test_a_connection_that_has_said_nothing_is_shown_where_connections_are_listed() -> None:
-    house = MixedHouse()
-    peer = house.talker("peer")
+    harness = MixedHarness()
+    peer = harness.talker("peer")
     for piece in (b"", ASK[:1], ASK[1:3]):
         peer.send(piece)
-        (listed,) = house.setup.sessions
+        (listed,) = harness.setup.sessions
         assert listed.transport is peer.wire
     peer.send(ASK[3:])
-    assert list(house.setup.sessions) == [peer.draft]
+    assert list(harness.setup.sessions) == [peer.draft]
     assert peer.session.protocol == "gearman-draft"
     peer.leave()
-    assert not house.setup.sessions
+    assert not harness.setup.sessions
 
 
 def test_a_connection_that_leaves_without_a_word() -> None:
-    house = MixedHouse()
-    house.talker("peer").leave()
-    house.talker("other").send(b"\0J")
-    house.talker("other").leave()
-    assert not house.setup.sessions
+    harness = MixedHarness()
+    harness.talker("peer").leave()
+    harness.talker("other").send(b"\0J")
+    harness.talker("other").leave()
+    assert not harness.setup.sessions
 
 
 # --- who is not welcome ---
@@ -153,13 +153,13 @@ BEGINNINGS = [
 @pytest.mark.parametrize("data", BEGINNINGS, ids=repr)
 def test_who_is_not_welcome_is_told_the_same_in_whatever_slices_it_comes(data: bytes) -> None:
     def said(size: int) -> tuple[bytes, list[tuple[str, str]]]:
-        house = MixedHouse()
-        house.detector = replace(house.detector, name="Gearman", own=frozenset({GEARMAN, DRAFT}))
-        peer = house.talker("peer")
+        harness = MixedHarness()
+        harness.detector = replace(harness.detector, name="Gearman", own=frozenset({GEARMAN, DRAFT}))
+        peer = harness.talker("peer")
         for position in range(0, len(data), size):
             if not peer.wire.is_closed:
                 peer.send(data[position : position + size])
-        return peer.take_bytes(), house.bad_input
+        return peer.take_bytes(), harness.bad_input
 
     whole = said(len(data))
     assert len(whole[1]) == 1
@@ -178,7 +178,7 @@ class GuardedListener(Door):
             refuse_line=lambda line: b"" if line == b"begin" else b"no such command\n",
         )
         self.speakers.clear()
-        self.wire.session = DetectingSession(self.house, self.wire, detector)
+        self.wire.session = DetectingSession(self.harness, self.wire, detector)
 
     @property
     def said(self) -> bytes:
@@ -212,7 +212,7 @@ def test_after_anything_else_nothing_is_heard(first: bytes, answer: bytes, size:
     assert listener.said.startswith(answer)
     assert listener.session.closing
     assert listener.heard == b""
-    assert len(listener.house.bad_input) == 1
+    assert len(listener.harness.bad_input) == 1
 
 
 def test_a_first_line_without_end_is_held_up_to_a_limit() -> None:
@@ -234,10 +234,10 @@ def test_packets_are_not_held() -> None:
 @pytest.mark.parametrize("start", [b"\0REQ\0\0\0\1", b"\0JOB\0\0"])
 def test_gearman_at_a_port_of_another_protocol_is_told_so_in_whatever_slices_it_comes(start: bytes) -> None:
     for size in range(1, len(start) + 1):
-        house = MixedHouse()
-        house.detector = replace(house.detector, name="HTTP", own=frozenset({HTTP}), others=())
-        peer = house.talker("peer")
+        harness = MixedHarness()
+        harness.detector = replace(harness.detector, name="HTTP", own=frozenset({HTTP}), others=())
+        peer = harness.talker("peer")
         for place in range(0, len(start), size):
             if not peer.wire.is_closed:
                 peer.send(start[place : place + size])
-        assert [code for _, code in house.bad_input] == ["FOREIGN_PROTOCOL"], size
+        assert [code for _, code in harness.bad_input] == ["FOREIGN_PROTOCOL"], size

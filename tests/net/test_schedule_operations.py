@@ -90,7 +90,7 @@ def test_the_defaults(office: Office) -> None:
 
 def test_how_the_last_job_fares(office: Office) -> None:
     office.ask("schedule", name="poll", function="f", every_seconds=30)
-    office.house.pass_time(30)
+    office.harness.pass_time(30)
     (poll,) = office.ask("schedules")
     assert (poll["last_job"], poll["last_state"], poll["fired"]) == ("H:t:1", "ready", 1)
     assert poll["last_at"] == office.engine.now_us / SECOND_US
@@ -101,8 +101,8 @@ def test_how_the_last_job_fares(office: Office) -> None:
 
 def test_a_job_that_is_not_remembered_any_more(office: Office) -> None:
     office.ask("schedule", name="poll", function="f", every_seconds=30)
-    office.house.pass_time(30)
-    office.house.store.unstage([office.finish()])
+    office.harness.pass_time(30)
+    office.harness.store.unstage([office.finish()])
     (poll,) = office.ask("schedules")
     assert (poll["last_job"], poll["last_state"]) == ("H:t:1", None)
 
@@ -182,6 +182,6 @@ def test_arguments_that_make_no_sense(office: Office, wrong: dict[str, Any], com
 def test_while_the_store_cannot_be_read_the_rest_is_told(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
     office.ask("schedule", **NIGHTLY)
     office.ask("run_schedule", name="nightly")
-    office.house.read_error = Refused("storage", "disk on fire")
+    office.harness.read_error = Refused("storage", "disk on fire")
     (nightly,) = office.ask("schedules")
     assert (nightly["last_job"], nightly["last_state"]) == ("H:t:1", None)

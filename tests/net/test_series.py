@@ -18,8 +18,8 @@ START = 1_700_000_000
 def sample(office: Office, times: int = 1) -> None:
     """Let ten seconds pass so often, and take a sample each time."""
     for _ in range(times):
-        office.house.clock.advance(10)
-        office.house.turn()
+        office.harness.clock.advance(10)
+        office.harness.turn()
         office.operations.series_recorder.look_after()
 
 
@@ -112,7 +112,7 @@ def test_a_function_that_is_forgotten_keeps_its_series() -> None:
     job = office.submit(function=b"g")[0]
     sample(office)
     office.engine.cancel(job)
-    office.house.end_turn()
+    office.harness.end_turn()
     assert office.engine.drop_function(office.engine.functions[b"g"])
     sample(office)
     answer = office.ask("series", function="g", metrics=["submitted", "ready"])
@@ -151,8 +151,8 @@ def test_the_memory_is_counted_and_bounded(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_clock_that_is_set() -> None:
     office = Office()
     sample(office, 3)
-    office.house.clock.set_wall_clock(-3600)
-    office.engine.clock_moved(office.house.clock.follow_wall_clock())
+    office.harness.clock.set_wall_clock(-3600)
+    office.engine.clock_moved(office.harness.clock.follow_wall_clock())
     office.submit()
     sample(office, 3)
     answer = office.ask("series", metrics=["ready"])

@@ -12,7 +12,7 @@ from switchgear.model import SECOND_US
 from switchgear.net import service as service_module
 from switchgear.net.service import Service
 from switchgear.storage.base import Spare
-from tests.net.house import ScriptedStore, in_turns, open_house
+from tests.net.harness import ScriptedStore, in_turns, open_harness
 
 
 class DroppingStore(ScriptedStore):
@@ -30,11 +30,11 @@ class DroppingStore(ScriptedStore):
 @in_turns
 async def test_jobs_grow_old_in_a_server_that_nobody_talks_to(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service_module, "RETENTION_SECONDS", 0)
-    house = await open_house(store=DroppingStore())
+    harness = await open_harness(store=DroppingStore())
     service = Service(Config())
-    service.hub, service.engine, service.store = house.hub, house.engine, house.store
-    house.clock.advance(3 * 86_400)
+    service.hub, service.engine, service.store = harness.hub, harness.engine, harness.store
+    harness.clock.advance(3 * 86_400)
     with pytest.raises(asyncio.CancelledError):
         await service._retention()
     keep_us = service.config.storage.keep_finished_seconds * SECOND_US
-    assert cast(DroppingStore, house.store).dropped_before_us == house.clock.now_us() - keep_us
+    assert cast(DroppingStore, harness.store).dropped_before_us == harness.clock.now_us() - keep_us

@@ -11,13 +11,13 @@ from switchgear.protocols.dwork.session import DworkSession, DworkSetup
 from switchgear.protocols.multipart import Message as Frames
 from switchgear.protocols.transport import PeerTransport
 from switchgear.testing import SlowStore, check_engine
-from tests.net.house import (
+from tests.net.harness import (
     CAN_DO,
     GRAB,
     NO_JOB,
     NOOP,
     Connected,
-    HubHouse,
+    HubHarness,
     ScriptedStore,
     created,
     echo,
@@ -39,17 +39,17 @@ def assigned(job_id: int, payload: bytes, function: bytes = b"f") -> Message:
     return Packet(Kind.JOB_ASSIGN, b"H:t:%d\0%b\0%b" % (job_id, function, payload))
 
 
-class SlowHouse:
-    """A house whose store keeps at once, and is read as late as a test wants."""
+class SlowHarness:
+    """A harness whose store keeps at once, and is read as late as a test wants."""
 
-    def __init__(self, house: HubHouse, slow: SlowStore) -> None:
-        self.house = house
-        self.hub = house.hub
-        self.engine = house.engine
+    def __init__(self, harness: HubHarness, slow: SlowStore) -> None:
+        self.harness = harness
+        self.hub = harness.hub
+        self.engine = harness.engine
         self.slow = slow
 
     def connect(self) -> Connected:
-        return self.house.connect()
+        return self.harness.connect()
 
     async def submit(self, *packets: bytes) -> None:
         client = self.connect()
@@ -64,17 +64,17 @@ class SlowHouse:
         worker.send(CAN_DO, GRAB)
         await many_turns()
         worker.send(request(Kind.WORK_COMPLETE, b"H:t:1", b"result"))
-        await self.house.pass_time(1)
+        await self.harness.pass_time(1)
         await many_turns()
         assert not self.engine.job_count()
 
 
-async def open_slow_house(payload_memory_bytes: int = 1_000_000) -> SlowHouse:
+async def open_slow_harness(payload_memory_bytes: int = 1_000_000) -> SlowHarness:
     slow = SlowStore(ScriptedStore())
-    house = HubHouse(slow, payload_memory_bytes, EngineSettings(attempts=0))
-    await house.hub.load()
+    harness = HubHarness(slow, payload_memory_bytes, EngineSettings(attempts=0))
+    await harness.hub.load()
     slow.hold_reads()
-    return SlowHouse(house, slow)
+    return SlowHarness(harness, slow)
 
 
 async def many_turns() -> None:
@@ -87,7 +87,7 @@ async def many_turns() -> None:
 
 @in_turns
 async def test_others_are_served_while_a_read_is_pending_and_answers_keep_their_order() -> None:
-    slow = await open_slow_house()
+    slow = await open_slow_harness()
     await slow.end_a_job()
     asking, other = slow.connect(), slow.connect()
     asking.send(request(WATCH, b"H:t:1"), echo(b"behind it"))
@@ -110,7 +110,7 @@ async def test_others_are_served_while_a_read_is_pending_and_answers_keep_their_
 
 @in_turns
 async def test_a_peer_that_leaves_meanwhile_leaves_nothing_behind() -> None:
-    slow = await open_slow_house()
+    slow = await open_slow_harness()
     await slow.end_a_job()
     asking = slow.connect()
     asking.send(request(WATCH, b"H:t:1"), echo(b"behind it"))
@@ -127,7 +127,7 @@ async def test_a_peer_that_leaves_meanwhile_leaves_nothing_behind() -> None:
 
 @in_turns
 async def test_a_read_that_fails_is_an_error_for_the_one_who_asked() -> None:
-    slow = await open_slow_house()
+    slow = await open_slow_harness()
     await slow.end_a_job()
     asking = slow.connect()
     asking.send(request(WATCH, b"H:t:1"))
@@ -139,7 +139,7 @@ async def test_a_read_that_fails_is_an_error_for_the_one_who_asked() -> None:
 
 @in_turns
 async def test_a_server_that_stops_does_not_wait_for_reads() -> None:
-    slow = await open_slow_house()
+    slow = await open_slow_harness()
     await slow.end_a_job()
     asking = slow.connect()
     asking.send(request(WATCH, b"H:t:1"))
@@ -153,7 +153,7 @@ async def test_a_server_that_stops_does_not_wait_for_reads() -> None:
 
 @in_turns
 async def test_a_worker_that_asks_gets_the_job_when_its_payload_is_there() -> None:
-    slow = await open_slow_house(payload_memory_bytes=0)
+    slow = await open_slow_harness(payload_memory_bytes=0)
     await slow.submit(background(b"far away"))
     worker = slow.connect()
     worker.send(CAN_DO, GRAB, echo(b"behind it"))
@@ -171,7 +171,7 @@ async def test_a_worker_that_asks_gets_the_job_when_its_payload_is_there() -> No
 
 @in_turns
 async def test_a_worker_that_sleeps_is_woken_when_the_payload_is_there() -> None:
-    slow = await open_slow_house(payload_memory_bytes=0)
+    slow = await open_slow_harness(payload_memory_bytes=0)
     worker, asking = slow.connect(), slow.connect()
     worker.send(CAN_DO, SLEEP)
     await many_turns()
@@ -192,7 +192,7 @@ async def test_a_worker_that_sleeps_is_woken_when_the_payload_is_there() -> None
 
 @in_turns
 async def test_a_worker_hears_of_no_job_if_the_payload_cannot_be_read() -> None:
-    slow = await open_slow_house(payload_memory_bytes=0)
+    slow = await open_slow_harness(payload_memory_bytes=0)
     await slow.submit(background(b"far away"))
     worker = slow.connect()
     worker.send(CAN_DO, GRAB)
@@ -205,7 +205,7 @@ async def test_a_worker_hears_of_no_job_if_the_payload_cannot_be_read() -> None:
 
 @in_turns
 async def test_those_behind_it_wait_and_those_before_it_do_not() -> None:
-    slow = await open_slow_house(payload_memory_bytes=8)
+    slow = await open_slow_harness(payload_memory_bytes=8)
     await slow.submit(background(b"far away and long"), background(b"near"))
     worker = slow.connect()
     worker.send(CAN_DO, GRAB)
@@ -227,7 +227,7 @@ async def test_those_behind_it_wait_and_those_before_it_do_not() -> None:
 
 @in_turns
 async def test_other_functions_of_a_worker_do_not_wait() -> None:
-    slow = await open_slow_house(payload_memory_bytes=4)
+    slow = await open_slow_harness(payload_memory_bytes=4)
     await slow.submit(background(b"far away"), background(b"near", function=b"g"))
     worker = slow.connect()
     worker.send(CAN_DO, request(Kind.CAN_DO, b"g"), GRAB, GRAB)
@@ -237,7 +237,7 @@ async def test_other_functions_of_a_worker_do_not_wait() -> None:
 
 @in_turns
 async def test_a_job_that_is_cancelled_while_its_payload_is_read_holds_up_nobody() -> None:
-    slow = await open_slow_house(payload_memory_bytes=4)
+    slow = await open_slow_harness(payload_memory_bytes=4)
     await slow.submit(background(b"far away"), background(b"near"))
     worker = slow.connect()
     worker.send(CAN_DO, GRAB)
@@ -254,7 +254,7 @@ async def test_a_job_that_is_cancelled_while_its_payload_is_read_holds_up_nobody
 
 @in_turns
 async def test_a_worker_that_leaves_while_a_payload_is_read_leaves_the_job_to_the_next() -> None:
-    slow = await open_slow_house(payload_memory_bytes=0)
+    slow = await open_slow_harness(payload_memory_bytes=0)
     await slow.submit(background(b"far away"))
     leaving, staying = slow.connect(), slow.connect()
     leaving.send(CAN_DO, GRAB, SLEEP)
@@ -278,7 +278,7 @@ async def test_a_worker_that_leaves_while_a_payload_is_read_leaves_the_job_to_th
 class DworkSocket(PeerTransport):
     """One session for all peers; remembers what they are sent."""
 
-    def __init__(self, slow: SlowHouse) -> None:
+    def __init__(self, slow: SlowHarness) -> None:
         self.hub = slow.hub
         self.sent: list[tuple[bytes, QueryType]] = []
         self.dwork = DworkSession(slow.hub, self, DworkSetup())
@@ -302,7 +302,7 @@ STEAL = Query(QueryType.STEAL, location=b"w1")
 
 @in_turns
 async def test_a_dwork_peer_that_leaves_gives_up_its_read_and_what_it_created_behind_it_stays() -> None:
-    slow = await open_slow_house()
+    slow = await open_slow_harness()
     socket = DworkSocket(slow)
     await socket.send(b"gone", LOOKUP, Query(QueryType.CREATE, [Task(b"new")]), LOOKUP)
     await socket.send(b"there", LOOKUP)
@@ -321,7 +321,7 @@ async def test_a_dwork_peer_that_leaves_gives_up_its_read_and_what_it_created_be
 
 @in_turns
 async def test_a_dwork_peer_that_leaves_waits_for_no_payload() -> None:
-    slow = await open_slow_house(payload_memory_bytes=0)
+    slow = await open_slow_harness(payload_memory_bytes=0)
     socket = DworkSocket(slow)
     await socket.send(b"there", Query(QueryType.CREATE, [Task(b"a")]))
     await socket.send(b"gone", STEAL, STEAL)

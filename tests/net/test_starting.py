@@ -47,8 +47,10 @@ class StartingServer:
 
 
 @asynccontextmanager
-async def starting_server(monkeypatch: pytest.MonkeyPatch, port: int = 0) -> AsyncIterator[StartingServer]:
-    store = SlowStore(MemoryStore())
+async def starting_server(
+    monkeypatch: pytest.MonkeyPatch, port: int = 0, store: SlowStore | None = None
+) -> AsyncIterator[StartingServer]:
+    store = SlowStore(MemoryStore()) if store is None else store
     store.hold_reads()
 
     def opened(url: str, **options: object) -> Store:
@@ -164,5 +166,45 @@ def test_a_long_restore_is_logged(monkeypatch: pytest.MonkeyPatch) -> None:
             await server.until_it_restores()
             await until(lambda: server.service.telemetry.counts["restoring"] > 0)
             server.store.release_reads()
+
+    asyncio.run(asyncio.wait_for(story(), 30))
+
+
+class LongQueue(SlowStore):
+    """A store that says that it has jobs to restore."""
+
+    async def count_jobs(self, *, only_unfinished: bool = False) -> int:
+        return 7 if only_unfinished else 100
+
+    def jobs_read(self) -> int:
+        return 4
+
+
+class NotedProgress:
+    """What a progress bar would show."""
+
+    def __init__(self) -> None:
+        self.shown: list[tuple[int, int]] = []
+        self.is_ended = False
+
+    def show(self, done: int, total: int) -> None:
+        self.shown.append((done, total))
+
+    def end(self) -> None:
+        self.is_ended = True
+
+
+def test_a_long_restore_is_shown_to_those_who_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        monkeypatch.setattr(service_module, "RESTORING_SECONDS", 0.0)
+        monkeypatch.setattr(service_module, "SHOWING_SECONDS", 0.0)
+        async with starting_server(monkeypatch, store=LongQueue(MemoryStore())) as server:
+            server.service.restore_display = display = NotedProgress()
+            await server.until_it_restores()
+            await until(lambda: len(display.shown) > 1)
+            assert set(display.shown) == {(2, 7)}
+            server.store.release_reads()
+            await until(lambda: display.is_ended)
+            assert server.service.telemetry.counts["restoring"] == 0  # it would be told twice
 
     asyncio.run(asyncio.wait_for(story(), 30))

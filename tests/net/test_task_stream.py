@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -20,8 +21,8 @@ def rows(answer: dict[str, Any]) -> list[tuple[str, str, str]]:
 
 
 def pass_time(office: Office, seconds: float) -> None:
-    office.house.clock.advance(seconds)
-    office.house.turn()
+    office.harness.clock.advance(seconds)
+    office.harness.turn()
 
 
 def test_nothing_is_recorded_before_somebody_watches_and_after() -> None:
@@ -43,7 +44,7 @@ def test_nothing_is_recorded_before_somebody_watches_and_after() -> None:
     assert office.engine.global_subscribers == []
     office.submit(0)
     office.engine.cancel(next(office.engine.unfinished_jobs()))
-    office.house.end_turn()
+    office.harness.end_turn()
     assert office.engine.memory.subscription_bytes == 0
     assert office.engine.next_deadline_us is None
 
@@ -80,7 +81,7 @@ def test_every_way_in_which_an_attempt_can_end() -> None:
     job = office.take()
     office.engine.retry_later(office.worker, job.id, 1_000_000, b"again")
     office.engine.cancel(next(office.engine.unfinished_jobs()))  # which nobody runs
-    office.house.end_turn()
+    office.harness.end_turn()
     outcomes = [outcome for _, _, outcome in rows(office.ask("stream"))]
     assert outcomes == ["failed", "done", "cancelled", "requeued", "requeued"]
     office.submit()
@@ -158,13 +159,13 @@ def test_workers_that_come_and_go_are_not_remembered_for_ever(monkeypatch: pytes
     office.ask("stream")
     for number in range(10):
         office.submit(function=b"g%d" % number)
-        worker = office.engine.add_worker(office.house.talker(f"w{number}").session, "gearman")
+        worker = office.engine.add_worker(office.harness.talker(f"w{number}").session, "gearman")
         office.engine.can_do(worker, office.engine.function_named(b"g%d" % number))
         job = office.engine.take(worker)
         assert job is not None
         office.engine.complete(worker, job.id, b"")
         office.engine.remove_worker(worker, Cause.GIVEN_BACK)
-        office.house.end_turn()
+        office.harness.end_turn()
     answer = office.ask("stream")
     assert len(answer["workers"]) == 5
     assert answer["functions"] == ["g0", "g1", "g2", "other"]
@@ -182,21 +183,40 @@ def test_no_memory_for_a_recording() -> None:
 
 
 def test_the_topic_tells_of_ends_five_times_a_second_while_it_is_watched() -> None:
-    house = Viewers()
-    ((name, first), _) = house.watch("v", "stream")
+    harness = Viewers()
+    ((name, first), _) = harness.watch("v", "stream")
     assert (name, first["kind"], first["data"]["rows"]) == ("stream", "snapshot", [])
-    house.submit()
-    taken = house.ask("w", "POST", "/v1/functions/f/take").headers
-    house.pass_time(0.2)
-    ((_, delta), _) = house.events("v")
+    harness.submit()
+    taken = harness.ask("w", "POST", "/v1/functions/f/take").headers
+    harness.pass_time(0.2)
+    ((_, delta), _) = harness.events("v")
     assert [row[2] for row in delta["data"]["running"]] == ["H:t:1"]
-    house.ask("w", "PUT", f"/v1/jobs/{taken['switchgear-job']}/result", b"", {"Switchgear-Attempt": "1"})
-    house.pass_time(0.2)
-    ((_, delta), _) = house.events("v")
+    harness.ask("w", "PUT", f"/v1/jobs/{taken['switchgear-job']}/result", b"", {"Switchgear-Attempt": "1"})
+    harness.pass_time(0.2)
+    ((_, delta), _) = harness.events("v")
     assert rows(delta["data"]) == [("f", "H:t:1", "done")]
     assert delta["data"]["running"] == []
-    house.pass_time(2)
-    assert house.events("v") == []
-    house.leave("v")
-    house.pass_time(6)
-    assert house.engine.global_subscribers == []
+    harness.pass_time(2)
+    assert harness.events("v") == []
+    harness.leave("v")
+    harness.pass_time(6)
+    assert harness.engine.global_subscribers == []
+
+
+def test_what_very_many_workers_are_running_is_noted_over_several_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(task_stream, "WORKERS_PER_TURN", 4)
+    office = Office()
+    office.submit(10)
+    workers = [office.engine.add_worker(office.harness.talker(f"w{number}").session, "t") for number in range(10)]
+    for worker in workers:
+        office.engine.can_do(worker, office.engine.function_named(b"f"))
+        assert office.engine.take(worker) is not None
+    later: list[Callable[[], object]] = []
+    stream = task_stream.TaskStream(office.engine, later.append)
+    stream.watch(30)
+    counts = [len(stream.running(100))]
+    while later:
+        later.pop()()
+        counts.append(len(stream.running(100)))
+    assert counts == [2, 4, 6, 8, 10, 10]  # the last one has no job
+    stream.end()

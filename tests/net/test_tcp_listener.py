@@ -12,12 +12,13 @@ from switchgear.config import LimitsConfig, ListenUrl
 from switchgear.engine.engine import Engine
 from switchgear.errors import AddressInUse, StorageError
 from switchgear.net.hub import Hub
-from switchgear.net.tcp import LOST_AT_ONCE, WRITE_BYTES, Connection, TcpListener
+from switchgear.net.tcp import TcpListener
+from switchgear.net.tcp_connection import LOST_AT_ONCE, WRITE_BYTES, Connection
 from switchgear.protocols.gearman.session import GearmanSession
 from switchgear.storage.memory import MemoryStore
 from switchgear.telemetry import Telemetry
 from switchgear.testing.clock import FakeClock
-from tests.net.house import HubHouse, in_turns, open_house
+from tests.net.harness import HubHarness, in_turns, open_harness
 from tests.support.wire import Kind, request
 
 
@@ -131,9 +132,9 @@ class Pipe:
 
 @in_turns
 async def test_a_peer_that_reads_more_slowly_than_it_is_written_to_is_not_stuck() -> None:
-    house = await open_house()
+    harness = await open_harness()
     listener = listener_with(LimitsConfig(slow_reader_seconds=3))
-    listener.hub = house.hub
+    listener.hub = harness.hub
     connection = Connection(listener)
     connection.host, connection.port = "192.0.2.1", 4711
     pipe = Pipe()
@@ -143,13 +144,13 @@ async def test_a_peer_that_reads_more_slowly_than_it_is_written_to_is_not_stuck(
     for _ in range(10):
         connection.write([b"x" * 3000])
         pipe.pending -= 2000
-        await house.pass_time(1)
-        connection.check_reader(house.loop.time())
+        await harness.pass_time(1)
+        connection.check_reader(harness.loop.time())
     assert not pipe.is_aborted
     for _ in range(5):
         connection.write([b"x" * 3000])
-        await house.pass_time(1)
-        connection.check_reader(house.loop.time())
+        await harness.pass_time(1)
+        connection.check_reader(harness.loop.time())
     assert pipe.is_aborted
 
 
@@ -166,10 +167,10 @@ class Reset(Pipe):
 
 @in_turns
 async def test_a_peer_of_whom_nothing_is_known_is_not_taken_for_a_local_one() -> None:
-    house = await open_house()
+    harness = await open_harness()
     listener = listener_with(LimitsConfig(keepalive_idle_seconds=0))
-    listener.hub = house.hub
-    listener.make_session = lambda context, transport: GearmanSession(context, transport, house.setup)
+    listener.hub = harness.hub
+    listener.make_session = lambda context, transport: GearmanSession(context, transport, harness.setup)
     connection = Connection(listener)
     with socket.socket() as sock:
         connection.connection_made(Reset(sock))  # type: ignore[arg-type]
@@ -178,28 +179,28 @@ async def test_a_peer_of_whom_nothing_is_known_is_not_taken_for_a_local_one() ->
 
 @in_turns
 async def test_news_for_a_peer_that_waits_for_a_broken_store_are_bounded() -> None:
-    house = await open_house()
+    harness = await open_harness()
     limits = LimitsConfig(slow_reader_bytes=2000, packet_bytes=1000)
     listener = listener_with(limits)
-    listener.hub = house.hub
+    listener.hub = harness.hub
     connection = Connection(listener)
     connection.host, connection.port = "192.0.2.1", 4711
     pipe = Pipe()
     connection.transport = pipe  # type: ignore[assignment]
-    session = connection.session = GearmanSession(house.hub, connection, house.setup)
+    session = connection.session = GearmanSession(harness.hub, connection, harness.setup)
     session.waiting = True
     session.out = [b"x" * 1000] * 5
-    connection.check_reader(house.loop.time())
+    connection.check_reader(harness.loop.time())
     assert not pipe.is_aborted  # the store works: the commit under way will send it
-    house.hub.commits.storage_error = StorageError("disk full")
+    harness.hub.commits.storage_error = StorageError("disk full")
     session.out = [b"x" * 1000] * 4
-    connection.check_reader(house.loop.time())
+    connection.check_reader(harness.loop.time())
     assert not pipe.is_aborted  # as much as a slow reader may have waiting
     session.out.append(b"x")
-    connection.check_reader(house.loop.time())
+    connection.check_reader(harness.loop.time())
     assert pipe.is_aborted
-    assert house.hub.telemetry.counts["held_output_closed"] == 1
-    house.hub.commits.storage_error = None
+    assert harness.hub.telemetry.counts["held_output_closed"] == 1
+    harness.hub.commits.storage_error = None
 
 
 # --- the account of memory ---
@@ -208,20 +209,20 @@ async def test_news_for_a_peer_that_waits_for_a_broken_store_are_bounded() -> No
 class Peers:
     """Connections to one server, whose limit of memory is small."""
 
-    def __init__(self, house: HubHouse, limit_bytes: int) -> None:
-        self.house = house
-        self.memory = house.hub.engine.memory
+    def __init__(self, harness: HubHarness, limit_bytes: int) -> None:
+        self.harness = harness
+        self.memory = harness.hub.engine.memory
         self.memory.limit_bytes = limit_bytes
         self.listener = listener_with(LimitsConfig())
-        self.listener.hub = house.hub
-        self.listener.make_session = lambda context, transport: GearmanSession(context, transport, house.setup)
+        self.listener.hub = harness.hub
+        self.listener.make_session = lambda context, transport: GearmanSession(context, transport, harness.setup)
 
     def connect(self) -> tuple[Connection, Pipe]:
         connection = Connection(self.listener)
         connection.host, connection.port = "192.0.2.1", 4711
         pipe = Pipe()
         connection.transport = pipe  # type: ignore[assignment]
-        connection.session = GearmanSession(self.house.hub, connection, self.house.setup)
+        connection.session = GearmanSession(self.harness.hub, connection, self.harness.setup)
         self.listener.connections.add(connection)
         return connection, pipe
 
@@ -233,8 +234,8 @@ def beginning(size: int) -> bytes:
 
 @in_turns
 async def test_every_read_is_counted_and_the_largest_unfinished_packet_makes_room() -> None:
-    house = await open_house()
-    peers = Peers(house, limit_bytes=40_000)  # of which a quarter is for input
+    harness = await open_harness()
+    peers = Peers(harness, limit_bytes=40_000)  # of which a quarter is for input
     (first, first_pipe), (second, second_pipe), (third, third_pipe) = (peers.connect() for _ in range(3))
     first.data_received(beginning(3000))
     second.data_received(beginning(4000))
@@ -251,13 +252,13 @@ async def test_every_read_is_counted_and_the_largest_unfinished_packet_makes_roo
     first.connection_lost(None)
     third.connection_lost(None)
     assert peers.memory.input_bytes == 0
-    assert house.hub.telemetry.counts["intake_closed"] == 1
+    assert harness.hub.telemetry.counts["intake_closed"] == 1
 
 
 @in_turns
 async def test_a_packet_that_is_complete_is_input_no_longer() -> None:
-    house = await open_house()
-    peers = Peers(house, limit_bytes=40_000)
+    harness = await open_harness()
+    peers = Peers(harness, limit_bytes=40_000)
     connection, _ = peers.connect()
     packet = request(Kind.ECHO_REQ, b"x" * 500)
     connection.data_received(packet[:400])
@@ -268,8 +269,8 @@ async def test_a_packet_that_is_complete_is_input_no_longer() -> None:
 
 @in_turns
 async def test_every_write_to_a_peer_that_does_not_read_is_counted_and_the_largest_makes_room() -> None:
-    house = await open_house()
-    peers = Peers(house, limit_bytes=40_000)
+    harness = await open_harness()
+    peers = Peers(harness, limit_bytes=40_000)
     (first, first_pipe), (second, second_pipe) = (peers.connect() for _ in range(2))
     for connection, size in ((first, 3000), (second, 4000)):
         connection.write([b"x" * size])
@@ -289,25 +290,25 @@ async def test_every_write_to_a_peer_that_does_not_read_is_counted_and_the_large
 
 @in_turns
 async def test_what_waits_for_a_failing_store_is_counted_until_the_store_works() -> None:
-    house = await open_house()
-    peers = Peers(house, limit_bytes=1_000_000)
+    harness = await open_harness()
+    peers = Peers(harness, limit_bytes=1_000_000)
     connection, _ = peers.connect()
     assert connection.session is not None
     connection.session.waiting = True
     connection.session.out = [b"x" * 1000] * 5
-    house.hub.commits.storage_error = StorageError("disk full")
-    connection.check_reader(house.loop.time())
+    harness.hub.commits.storage_error = StorageError("disk full")
+    connection.check_reader(harness.loop.time())
     assert peers.memory.output_bytes == 5000
-    house.hub.commits.storage_error = None
-    connection.check_reader(house.loop.time())
+    harness.hub.commits.storage_error = None
+    connection.check_reader(harness.loop.time())
     assert peers.memory.output_bytes == 0
 
 
 @in_turns
 async def test_a_session_knows_what_its_peer_has_not_taken_and_can_give_it_up() -> None:
-    house = await open_house()
+    harness = await open_harness()
     listener = listener_with(LimitsConfig())
-    listener.hub = house.hub
+    listener.hub = harness.hub
     connection = Connection(listener)
     connection.host, connection.port = "192.0.2.1", 4711
     assert connection.unsent_bytes == 0
@@ -317,7 +318,7 @@ async def test_a_session_knows_what_its_peer_has_not_taken_and_can_give_it_up() 
     assert connection.unsent_bytes == 1000
     connection.give_up_on_slow_reader(5000)
     assert pipe.is_aborted
-    assert house.hub.telemetry.counts["slow_reader_closed"] == 1
+    assert harness.hub.telemetry.counts["slow_reader_closed"] == 1
 
 
 # --- much at once ---
@@ -344,8 +345,8 @@ class ReadPipe(Pipe):
         self.has_ended = True
 
 
-def connections_to(house: HubHouse, count: int) -> list[tuple[Connection, ReadPipe]]:
-    peers = Peers(house, limit_bytes=0)
+def connections_to(harness: HubHarness, count: int) -> list[tuple[Connection, ReadPipe]]:
+    peers = Peers(harness, limit_bytes=0)
     connections = []
     for _ in range(count):
         connection, _ = peers.connect()
@@ -355,39 +356,39 @@ def connections_to(house: HubHouse, count: int) -> list[tuple[Connection, ReadPi
     return connections
 
 
-async def turns(house: HubHouse) -> AsyncIterator[None]:
+async def turns(harness: HubHarness) -> AsyncIterator[None]:
     """Turns of the event loop, until nothing waits for another."""
     for _ in range(1000):
         await asyncio.sleep(0)
         yield
-        if not house.hub.fair_queue:
+        if not harness.hub.fair_queue:
             return
 
 
 @in_turns
 async def test_of_many_connections_that_are_lost_at_once_some_are_dealt_with_in_the_next_turns() -> None:
-    house = await open_house()
-    connections = [connection for connection, _ in connections_to(house, LOST_AT_ONCE + 3)]
+    harness = await open_harness()
+    connections = [connection for connection, _ in connections_to(harness, LOST_AT_ONCE + 3)]
     for connection in connections:
         connection.connection_lost(None)
         assert connection not in connection.listener.connections
     assert sum(connection.session is not None for connection in connections) == 3
-    async for _ in turns(house):
+    async for _ in turns(harness):
         pass
     assert all(connection.session is None for connection in connections)
 
 
 @in_turns
 async def test_a_short_read_is_handled_at_once_and_long_ones_in_the_next_turns() -> None:
-    house = await open_house()
-    (first, first_pipe), (second, second_pipe), (third, _) = connections_to(house, 3)
+    harness = await open_harness()
+    (first, first_pipe), (second, second_pipe), (third, _) = connections_to(harness, 3)
     requests = request(Kind.ECHO_REQ, b"x" * 500) * 20
     first.data_received(requests)
     second.data_received(requests)
     third.data_received(request(Kind.ECHO_REQ, b"short"))
     assert [len(connection.session.out) for connection in (first, second, third) if connection.session] == [0, 0, 1]
     assert first.input_bytes == second.input_bytes == len(requests)
-    async for _ in turns(house):
+    async for _ in turns(harness):
         pass
     assert first.input_bytes == second.input_bytes == 0
     await asyncio.sleep(0)
@@ -396,14 +397,14 @@ async def test_a_short_read_is_handled_at_once_and_long_ones_in_the_next_turns()
 
 @in_turns
 async def test_a_long_answer_is_written_in_pieces_and_nothing_overtakes_it() -> None:
-    house = await open_house()
-    [(connection, pipe)] = connections_to(house, 1)
+    harness = await open_harness()
+    [(connection, pipe)] = connections_to(harness, 1)
     answer = bytes(range(256)) * 5000
     connection.write([b"begin", answer])
     connection.write([b"end"])
     connection.close()
     assert connection.unsent_bytes == connection.output_bytes == len(answer) + 8
-    written = [len(pipe.data) async for _ in turns(house)]
+    written = [len(pipe.data) async for _ in turns(harness)]
     assert written == [*range(WRITE_BYTES, len(answer), WRITE_BYTES), len(answer) + 8]
     assert bytes(pipe.data) == b"begin" + answer + b"end"
     assert connection.output_bytes == 0
@@ -419,8 +420,8 @@ class ResetPipe(ReadPipe):
 
 @in_turns
 async def test_a_connection_that_its_peer_has_reset_is_closed_without_a_word() -> None:
-    house = await open_house()
-    [(connection, _)] = connections_to(house, 1)
+    harness = await open_harness()
+    [(connection, _)] = connections_to(harness, 1)
     pipe = ResetPipe()
     connection.transport = pipe  # type: ignore[assignment]
     connection.close()

@@ -20,6 +20,7 @@ from switchgear import protocols
 from switchgear.engine import state
 from switchgear.engine.state import EngineState
 from switchgear.model import Job, Peer
+from switchgear.net import bridge
 from switchgear.protocols.output import Output
 
 ONLY_PLAIN_SOURCES = pytest.mark.skipif(
@@ -108,9 +109,10 @@ class HoldSite:
 
 
 def hold_sites() -> list[HoldSite]:
-    """All of them, read from the sources: those of the engine, and the exceptions that protocols say."""
+    """All of them, read from the sources: those of the engine, and the exceptions that protocols and the bridge say."""
     sites: set[tuple[str, str]] = set()
-    for path in [*Path(state.__file__).parent.glob("*.py"), *Path(protocols.__file__).parent.rglob("*.py")]:
+    folders = (state, protocols, bridge)
+    for path in [path for folder in folders for path in Path(str(folder.__file__)).parent.rglob("*.py")]:
         if path.stem == "state":
             continue
         for function in ast.walk(ast.parse(path.read_text())):

@@ -5,20 +5,29 @@ The places are read from the engine's sources, so a new one needs a scenario, or
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from typing import cast
 
 import pytest
 
+from switchgear.config import ListenUrl
 from switchgear.engine.engine import EngineSettings
+from switchgear.net.bridge.bridge import Bridge
+from switchgear.net.bridge.inbound import Served
+from switchgear.net.bridge.keys import Keys
+from switchgear.net.bridge.settings import BridgeSettings
+from switchgear.net.hub import Hub
 from switchgear.protocols.dwork import session as dwork_session
 from switchgear.protocols.dwork.messages import Query
 from switchgear.protocols.gearman.messages import Packet
-from tests.protocols.dwork.house import DworkHouse, complete, create, steal
-from tests.protocols.gearman_draft.house import MixedHouse
-from tests.protocols.gearmonkey.house import TRIO
+from tests.protocols.dwork.harness import DworkHarness, complete, create, steal
+from tests.protocols.gearman.harness import Harness
+from tests.protocols.gearman_draft.harness import MixedHarness
+from tests.protocols.gearmonkey.harness import TRIO
 from tests.protocols.hold_mutants import ONLY_PLAIN_SOURCES, HoldSite, hold_sites, without
 from tests.protocols.test_holds import SCENARIOS as OF_GEARMAN
-from tests.protocols.test_holds import control, house_with_job, say
+from tests.protocols.test_holds import control, harness_with_job, say
 from tests.protocols.test_holds_of_protocols import SCENARIOS as OF_OTHERS
 from tests.protocols.test_holds_of_protocols import Scene, dwork, dwork_scene, monkey
 from tests.support import draft_wire
@@ -31,21 +40,21 @@ SCHEDULE = control(b"schedule", b'{"name": "n", "function": "f", "every_seconds"
 
 def told(*packets: bytes, before: tuple[bytes, ...] = ()) -> Scene:
     """An operator says this, after others have said something else that the store has."""
-    house = house_with_job()
-    house.talker("before").send(*before)
-    house.keep()
-    say(house, "operator", *packets)
-    return house.talker("operator").take_bytes, house.keep
+    harness = harness_with_job()
+    harness.talker("before").send(*before)
+    harness.keep()
+    say(harness, "operator", *packets)
+    return harness.talker("operator").take_bytes, harness.keep
 
 
 def told_again(*packets: bytes, before: tuple[bytes, ...] = ()) -> Scene:
     """An operator asks for what another has just asked for, which is not stored yet."""
-    house = house_with_job()
-    house.talker("before").send(*before)
-    house.keep()
-    house.talker("first").send(*packets)
-    say(house, "operator", *packets)
-    return house.talker("operator").take_bytes, house.keep
+    harness = harness_with_job()
+    harness.talker("before").send(*before)
+    harness.keep()
+    harness.talker("first").send(*packets)
+    say(harness, "operator", *packets)
+    return harness.talker("operator").take_bytes, harness.keep
 
 
 def function(verb: bytes) -> bytes:
@@ -61,39 +70,39 @@ def submit(options: bytes, unique: bytes = b"", name: bytes = b"f") -> bytes:
 
 
 def an_ended_job_that_holds_its_key() -> Scene:
-    house = house_with_job()
-    house.talker("first").send(b"cancel job H:t:1\n", submit(b'{"unique_for": 60}', b"held"))
-    house.keep()
-    house.talker("worker").send(request(Kind.CAN_DO, b"f"), request(Kind.GRAB_JOB))
-    house.keep()
+    harness = harness_with_job()
+    harness.talker("first").send(b"cancel job H:t:1\n", submit(b'{"unique_for": 60}', b"held"))
+    harness.keep()
+    harness.talker("worker").send(request(Kind.CAN_DO, b"f"), request(Kind.GRAB_JOB))
+    harness.keep()
     # In one turn: this store takes the contents of jobs that ended when they are staged, as no durable one does.
-    house.talker("second")
-    house.talker("worker").session.receive(request(Kind.WORK_COMPLETE, b"H:t:2", b"done"))
-    house.talker("second").send(submit(b'{"unique_for": 60}', b"held"))
-    return house.talker("second").take_bytes, house.keep
+    harness.talker("second")
+    harness.talker("worker").session.receive(request(Kind.WORK_COMPLETE, b"H:t:2", b"done"))
+    harness.talker("second").send(submit(b'{"unique_for": 60}', b"held"))
+    return harness.talker("second").take_bytes, harness.keep
 
 
 def a_job_in_place_of_an_ended_one() -> Scene:
     """The one that held the key is changed; the new one is a foreground job, which promises nothing by itself."""
-    house = house_with_job()
-    house.talker("first").send(b"cancel job H:t:1\n", submit(b'{"unique_for": 60}', b"held"))
-    house.keep()
-    house.talker("worker").send(request(Kind.CAN_DO, b"f"), request(Kind.GRAB_JOB))
-    house.keep()
-    house.talker("worker").send(request(Kind.WORK_COMPLETE, b"H:t:2", b"done"))
-    house.keep()
-    house.talker("second").send(submit(b'{"unique_policy": "replace", "wait": true}', b"held"))
-    return house.talker("second").take_bytes, house.keep
+    harness = harness_with_job()
+    harness.talker("first").send(b"cancel job H:t:1\n", submit(b'{"unique_for": 60}', b"held"))
+    harness.keep()
+    harness.talker("worker").send(request(Kind.CAN_DO, b"f"), request(Kind.GRAB_JOB))
+    harness.keep()
+    harness.talker("worker").send(request(Kind.WORK_COMPLETE, b"H:t:2", b"done"))
+    harness.keep()
+    harness.talker("second").send(submit(b'{"unique_policy": "replace", "wait": true}', b"held"))
+    return harness.talker("second").take_bytes, harness.keep
 
 
 def a_pushed_start() -> Scene:
-    house = house_with_job(attempts=1)
-    house.talker("worker").send(request(Kind.CAN_DO, b"g"), request(Packet.CREDIT, b"1", b"0"))
-    house.talker("client").send(request(Kind.SUBMIT_JOB_BG, b"g", b"", b"x"))
-    return house.talker("worker").take_bytes, house.keep
+    harness = harness_with_job(attempts=1)
+    harness.talker("worker").send(request(Kind.CAN_DO, b"g"), request(Packet.CREDIT, b"1", b"0"))
+    harness.talker("client").send(request(Kind.SUBMIT_JOB_BG, b"g", b"", b"x"))
+    return harness.talker("worker").take_bytes, harness.keep
 
 
-def long_request(world: DworkHouse, query: Query, peer: bytes = b"peer") -> Scene:
+def long_request(world: DworkHarness, query: Query, peer: bytes = b"peer") -> Scene:
     """This counts as long, and is worked off in steps."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(dwork_session, "LONG_REQUEST_BYTES", 10)
@@ -114,19 +123,19 @@ def a_task_that_is_there() -> Scene:
 
 
 def an_expiry_of_an_ended_job() -> Scene:
-    house = monkey()
-    house.tell("worker", ("BRPOP", *TRIO, 1))
-    house.tell("worker", ("HMSET", "job:f:1", "status", "success", "output", "y"))
-    heard = house.tell("asking", ("EXPIRE", "job:f:1", 90_000))
-    return lambda: heard + house.heard("asking"), house.keep
+    harness = monkey()
+    harness.tell("worker", ("BRPOP", *TRIO, 1))
+    harness.tell("worker", ("HMSET", "job:f:1", "status", "success", "output", "y"))
+    heard = harness.tell("asking", ("EXPIRE", "job:f:1", 90_000))
+    return lambda: heard + harness.heard("asking"), harness.keep
 
 
 def what_is_published_after_a_report() -> Scene:
-    house = monkey()
-    house.tell("subscriber", ("SUBSCRIBE", "mine"))
-    house.tell("worker", ("BRPOP", *TRIO, 1))
-    house.tell("worker", ("HMSET", "job:f:1", "status", "success", "output", "y"), ("PUBLISH", "mine", "done"))
-    return lambda: house.heard("subscriber"), house.keep
+    harness = monkey()
+    harness.tell("subscriber", ("SUBSCRIBE", "mine"))
+    harness.tell("worker", ("BRPOP", *TRIO, 1))
+    harness.tell("worker", ("HMSET", "job:f:1", "status", "success", "output", "y"), ("PUBLISH", "mine", "done"))
+    return lambda: harness.heard("subscriber"), harness.keep
 
 
 def very_many_that_are_not_tasks() -> Scene:
@@ -143,18 +152,40 @@ def a_long_request_that_is_repeated() -> Scene:
 
 
 def an_end_that_is_asked_for_in_the_draft() -> Scene:
-    house = MixedHouse(keeps=True, settings=EngineSettings(attempts=0))
-    house.talker("app").send(draft_wire.create(b"f"))
-    house.commits_at_once = False
-    worker, asking = house.talker("worker"), house.talker("asking")
+    harness = MixedHarness(keeps=True, settings=EngineSettings(attempts=0))
+    harness.talker("app").send(draft_wire.create(b"f"))
+    harness.commits_at_once = False
+    worker, asking = harness.talker("worker"), harness.talker("asking")
     worker.send(draft_wire.packet(draft_wire.Kind.worker_connect, b"f"))
     worker.send(draft_wire.packet(draft_wire.Kind.job_assign_req))
     asking.send(draft_wire.packet(draft_wire.Kind.job_complete_req, b"H:t:1"))
-    house.keep()
+    harness.keep()
     asking.take_bytes()
     worker.session.receive(draft_wire.complete(0, b"done"))  # in one turn, as above
     asking.send(draft_wire.packet(draft_wire.Kind.job_complete_req, b"H:t:1"))
-    return asking.take_bytes, house.keep
+    return asking.take_bytes, harness.keep
+
+
+def a_result_that_the_bridge_has_found() -> Scene:
+    """The job of another run has just ended here, which is not stored yet; its result goes to Redis."""
+    harness = harness_with_job()
+    harness.talker("worker").send(request(Kind.CAN_DO, b"f"), request(Kind.GRAB_JOB))
+    harness.keep()
+    job = harness.engine.job(1)
+    assert job is not None
+    bridge = asyncio.run(bridge_in(harness))
+    harness.talker("worker").session.receive(request(Kind.WORK_COMPLETE, b"H:t:1", b"done"))  # in one turn, as above
+    bridge.inbound.write_found(Served(Keys(b"f")), b"1", job)
+    harness.end_turn()
+    return lambda: [pending.command for pending in bridge.shared.commands.take(10)], harness.keep
+
+
+async def bridge_in(harness: Harness) -> Bridge:
+    """A bridge that is not connected; of the hub it needs what every session needs."""
+    url = ListenUrl.parse("redis://127.0.0.1:1")
+    bridge = Bridge(url, cast("Hub", harness), BridgeSettings.read(url), b"H:t:", 1000, set())
+    harness.engine.withdraw_credit(bridge.outbound.worker)
+    return bridge
 
 
 MORE: dict[str, Callable[[], Scene]] = {
@@ -183,6 +214,7 @@ MORE: dict[str, Callable[[], Scene]] = {
     "very many": very_many_that_are_not_tasks,
     "long request": a_long_request_that_is_repeated,
     "asked for in the draft": an_end_that_is_asked_for_in_the_draft,
+    "found by the bridge": a_result_that_the_bridge_has_found,
 }
 
 # What follows by itself, or from a command whose own change holds the same peer.
@@ -191,8 +223,9 @@ NOBODY_COULD_HEAR: dict[str, str] = {
     "hashes.write_ended await_commit": "needs a store that is behind: tests/protocols/gearmonkey/test_keeping.py",
     "session.verb_answer await_commit": "needs a bulk action under way: tests/protocols/http/test_bulk.py",
     "submit_and_control.operation await_commit": "the same: tests/protocols/gearman/test_bulk.py",
-    "submissions.reserve_id concern_speaker": "needs more ids than are reserved: tests/net/test_hub_life.py",
+    "submissions.reserve_ids concern_speaker": "needs more ids than are reserved: tests/net/test_hub_life.py",
     "submissions.submit concern_speaker": "needs more ids than are reserved: tests/net/test_hub_life.py",
+    "dependencies.propagate_failure concern_speaker": "a report has ended a durable job, which holds",
     "schedules._hold_up concern_speaker": "ticks come by themselves",
     "schedules._meet_ticks concern_speaker": "ticks come by themselves",
     "schedules._set_right concern_speaker": "the clock is set by nobody who listens",
@@ -205,8 +238,8 @@ NOBODY_COULD_HEAR: dict[str, str] = {
 def scenes() -> dict[str, Callable[[], Scene]]:
     def of_gearman(name: str) -> Callable[[], Scene]:
         def scene() -> Scene:
-            house, who = OF_GEARMAN[name]()
-            return house.talker(who).take_bytes, house.keep
+            harness, who = OF_GEARMAN[name]()
+            return harness.talker(who).take_bytes, harness.keep
 
         return scene
 

@@ -12,7 +12,7 @@ import pytest
 
 from switchgear.engine.engine import EngineSettings
 from switchgear.protocols.gearman.messages import Packet
-from tests.protocols.gearman.house import House
+from tests.protocols.gearman.harness import Harness
 from tests.protocols.hold_mutants import MUTANTS, ONLY_PLAIN_SOURCES, mutated
 from tests.support.wire import Kind, request
 
@@ -23,106 +23,106 @@ ECHO = request(Kind.ECHO_REQ, b"?")
 TO_WORKER = (request(Kind.CAN_DO, b"f"), request(Kind.GRAB_JOB))
 
 
-def house_with_job(attempts: int = 0) -> House:
+def harness_with_job(attempts: int = 0) -> Harness:
     """A server whose store has a job, and commits only when told to from now on."""
-    house = House(keeps=True, settings=EngineSettings(attempts=attempts))
-    house.talker("client").send(SUBMIT)
-    house.commits_at_once = False
-    return house
+    harness = Harness(keeps=True, settings=EngineSettings(attempts=attempts))
+    harness.talker("client").send(SUBMIT)
+    harness.commits_at_once = False
+    return harness
 
 
-def taken(house: House) -> House:
-    house.talker("worker").send(*TO_WORKER)
-    house.keep()
-    return house
+def taken(harness: Harness) -> Harness:
+    harness.talker("worker").send(*TO_WORKER)
+    harness.keep()
+    return harness
 
 
-def say(house: House, who: str, *packets: bytes) -> None:
-    house.talker(who).send(*packets, ECHO)
+def say(harness: Harness, who: str, *packets: bytes) -> None:
+    harness.talker(who).send(*packets, ECHO)
 
 
-def a_submission() -> tuple[House, str]:
-    house = house_with_job()
-    say(house, "other", request(Kind.SUBMIT_JOB_BG, b"f", b"", b"y"))
-    return house, "other"
+def a_submission() -> tuple[Harness, str]:
+    harness = harness_with_job()
+    say(harness, "other", request(Kind.SUBMIT_JOB_BG, b"f", b"", b"y"))
+    return harness, "other"
 
 
-def joining_a_submission_that_is_not_stored() -> tuple[House, str]:
-    house, _ = a_submission()
-    house.talker("first").send(request(Kind.SUBMIT_JOB_BG, b"f", b"new", b"y"))
-    say(house, "second", request(Kind.SUBMIT_JOB_BG, b"f", b"new", b"y"))
-    return house, "second"
+def joining_a_submission_that_is_not_stored() -> tuple[Harness, str]:
+    harness, _ = a_submission()
+    harness.talker("first").send(request(Kind.SUBMIT_JOB_BG, b"f", b"new", b"y"))
+    say(harness, "second", request(Kind.SUBMIT_JOB_BG, b"f", b"new", b"y"))
+    return harness, "second"
 
 
-def a_start_that_counts() -> tuple[House, str]:
-    house = house_with_job(attempts=1)
-    house.talker("worker").send(*TO_WORKER)
-    return house, "worker"
+def a_start_that_counts() -> tuple[Harness, str]:
+    harness = harness_with_job(attempts=1)
+    harness.talker("worker").send(*TO_WORKER)
+    return harness, "worker"
 
 
-def a_report(*report: bytes) -> tuple[House, str]:
-    house = taken(house_with_job())
-    house.talker("worker").take_bytes()
-    say(house, "worker", *report)
-    return house, "worker"
+def a_report(*report: bytes) -> tuple[Harness, str]:
+    harness = taken(harness_with_job())
+    harness.talker("worker").take_bytes()
+    say(harness, "worker", *report)
+    return harness, "worker"
 
 
-def a_report_on_a_job_that_was_cancelled(*report: bytes) -> tuple[House, str]:
+def a_report_on_a_job_that_was_cancelled(*report: bytes) -> tuple[Harness, str]:
     """If the cancelling were lost, the job would run again after its worker was told that its report is stored."""
-    house = taken(house_with_job())
-    house.talker("worker").take_bytes()
-    house.talker("operator").send(b"cancel job H:t:1\n")
-    say(house, "worker", *report)
-    return house, "worker"
+    harness = taken(harness_with_job())
+    harness.talker("worker").take_bytes()
+    harness.talker("operator").send(b"cancel job H:t:1\n")
+    say(harness, "worker", *report)
+    return harness, "worker"
 
 
-def an_end_told_to_a_subscriber() -> tuple[House, str]:
-    house = house_with_job()
-    house.talker("waiting").send(request(Kind.OPTION_REQ, b"switchgear"), request(Packet.WATCH, b"H:t:1"))
-    taken(house)
-    house.talker("waiting").take_bytes()
-    house.talker("worker").send(request(Kind.WORK_COMPLETE, b"H:t:1", b"done"))
-    return house, "waiting"
+def an_end_told_to_a_subscriber() -> tuple[Harness, str]:
+    harness = harness_with_job()
+    harness.talker("waiting").send(request(Kind.OPTION_REQ, b"switchgear"), request(Packet.WATCH, b"H:t:1"))
+    taken(harness)
+    harness.talker("waiting").take_bytes()
+    harness.talker("worker").send(request(Kind.WORK_COMPLETE, b"H:t:1", b"done"))
+    return harness, "waiting"
 
 
-def an_end_that_is_asked_for() -> tuple[House, str]:
-    house, _ = a_report(request(Kind.WORK_COMPLETE, b"H:t:1", b"done"))
-    house.talker("late").send(request(Packet.WATCH, b"H:t:1"))
-    return house, "late"
+def an_end_that_is_asked_for() -> tuple[Harness, str]:
+    harness, _ = a_report(request(Kind.WORK_COMPLETE, b"H:t:1", b"done"))
+    harness.talker("late").send(request(Packet.WATCH, b"H:t:1"))
+    return harness, "late"
 
 
-def a_command(*packets: bytes) -> tuple[House, str]:
-    house = house_with_job()
-    say(house, "operator", *packets)
-    return house, "operator"
+def a_command(*packets: bytes) -> tuple[Harness, str]:
+    harness = harness_with_job()
+    say(harness, "operator", *packets)
+    return harness, "operator"
 
 
-def a_command_that_changes_nothing() -> tuple[House, str]:
-    house, _ = a_command(control(b"pause", b'{"function": "f"}'))
-    say(house, "another", control(b"pause", b'{"function": "f"}'))
-    return house, "another"
+def a_command_that_changes_nothing() -> tuple[Harness, str]:
+    harness, _ = a_command(control(b"pause", b'{"function": "f"}'))
+    say(harness, "another", control(b"pause", b'{"function": "f"}'))
+    return harness, "another"
 
 
-def a_retry() -> tuple[House, str]:
-    house, _ = a_command(b"cancel job H:t:1\n")
-    house.keep()
-    house.talker("operator").take_bytes()
-    say(house, "operator", control(b"retry", b'{"handle": "H:t:1"}'))
-    return house, "operator"
+def a_retry() -> tuple[Harness, str]:
+    harness, _ = a_command(b"cancel job H:t:1\n")
+    harness.keep()
+    harness.talker("operator").take_bytes()
+    say(harness, "operator", control(b"retry", b'{"handle": "H:t:1"}'))
+    return harness, "operator"
 
 
-def a_change_that_changes_nothing() -> tuple[House, str]:
+def a_change_that_changes_nothing() -> tuple[Harness, str]:
     """The job has this priority already, but a crash would undo that."""
-    house, _ = a_command(control(b"change", b'{"handle": "H:t:1", "priority": "high"}'))
-    say(house, "another", control(b"change", b'{"handle": "H:t:1", "priority": "high"}'))
-    return house, "another"
+    harness, _ = a_command(control(b"change", b'{"handle": "H:t:1", "priority": "high"}'))
+    say(harness, "another", control(b"change", b'{"handle": "H:t:1", "priority": "high"}'))
+    return harness, "another"
 
 
 def control(verb: bytes, arguments: bytes) -> bytes:
     return request(Packet.CONTROL, verb, arguments)
 
 
-SCENARIOS: dict[str, Callable[[], tuple[House, str]]] = {
+SCENARIOS: dict[str, Callable[[], tuple[Harness, str]]] = {
     "submit": a_submission,
     "join": joining_a_submission_that_is_not_stored,
     "start": a_start_that_counts,
@@ -149,26 +149,26 @@ SCENARIOS: dict[str, Callable[[], tuple[House, str]]] = {
 
 def hears_too_early(name: str) -> bool:
     """Whether a peer is told of what no commit has."""
-    house, who = SCENARIOS[name]()
-    return bool(house.talker(who).take_bytes())
+    harness, who = SCENARIOS[name]()
+    return bool(harness.talker(who).take_bytes())
 
 
 def test_a_report_on_a_job_whose_cancelling_is_stored_needs_no_other_change_to_be_answered() -> None:
-    house = taken(house_with_job())
-    house.talker("operator").send(b"cancel job H:t:1\n")
-    house.keep()
-    house.talker("worker").take_bytes()
-    house.commits_at_once = True
-    say(house, "worker", request(Kind.WORK_FAIL, b"H:t:1"))
-    assert house.talker("worker").take_bytes()
+    harness = taken(harness_with_job())
+    harness.talker("operator").send(b"cancel job H:t:1\n")
+    harness.keep()
+    harness.talker("worker").take_bytes()
+    harness.commits_at_once = True
+    say(harness, "worker", request(Kind.WORK_FAIL, b"H:t:1"))
+    assert harness.talker("worker").take_bytes()
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_a_peer_hears_of_a_change_when_it_is_stored(name: str) -> None:
-    house, who = SCENARIOS[name]()
-    assert not house.talker(who).take_bytes()
-    house.keep()
-    assert house.talker(who).take_bytes()
+    harness, who = SCENARIOS[name]()
+    assert not harness.talker(who).take_bytes()
+    harness.keep()
+    assert harness.talker(who).take_bytes()
 
 
 @pytest.mark.parametrize("kind", [kind for kind in MUTANTS if kind != "a job that waits for more"])  # that is dwork's

@@ -13,13 +13,13 @@ import pytest
 from switchgear.engine.engine import EngineSettings
 from switchgear.model import Delivery
 from switchgear.protocols.wmp.codec import GIVE
-from tests.protocols.dwork.house import DworkHouse, create, fail, leave, steal, transfer
-from tests.protocols.dwork.house import complete as dwork_complete
-from tests.protocols.gearman_draft.house import MixedHouse
-from tests.protocols.gearmonkey.house import TRIO, MonkeyHouse
+from tests.protocols.dwork.harness import DworkHarness, create, fail, leave, steal, transfer
+from tests.protocols.dwork.harness import complete as dwork_complete
+from tests.protocols.gearman_draft.harness import MixedHarness
+from tests.protocols.gearmonkey.harness import TRIO, MonkeyHarness
 from tests.protocols.hold_mutants import MUTANTS, ONLY_PLAIN_SOURCES, mutated
-from tests.protocols.pingpong.house import READY, Broker
-from tests.protocols.wmp.house import WmpHouse
+from tests.protocols.pingpong.harness import READY, Broker
+from tests.protocols.wmp.harness import WmpHarness
 from tests.support import draft_wire
 from tests.support.draft_wire import HANDLE, WAIT
 
@@ -43,16 +43,16 @@ WAITS = "a job that waits for more"
 ASK = draft_wire.packet(draft_wire.Kind.job_assign_req)
 
 
-def draft(attempts: int = 0) -> MixedHouse:
-    house = MixedHouse(keeps=True, settings=EngineSettings(attempts=attempts))
-    house.talker("app").send(draft_wire.create(b"f", b"", HANDLE, b"key"))
-    house.commits_at_once = False
-    house.talker("app").take_bytes()
-    return house
+def draft(attempts: int = 0) -> MixedHarness:
+    harness = MixedHarness(keeps=True, settings=EngineSettings(attempts=attempts))
+    harness.talker("app").send(draft_wire.create(b"f", b"", HANDLE, b"key"))
+    harness.commits_at_once = False
+    harness.talker("app").take_bytes()
+    return harness
 
 
-def draft_worker(house: MixedHouse) -> Callable[[], bytes]:
-    worker = house.talker("worker")
+def draft_worker(harness: MixedHarness) -> Callable[[], bytes]:
+    worker = harness.talker("worker")
     worker.send(draft_wire.packet(draft_wire.Kind.worker_connect, b"f"))
     worker.take_bytes()
     worker.send(ASK)
@@ -60,47 +60,47 @@ def draft_worker(house: MixedHouse) -> Callable[[], bytes]:
 
 
 def draft_submit() -> Scene:
-    house = draft()
-    house.talker("app").send(draft_wire.create(b"f"))
-    return house.talker("app").take_bytes, house.keep
+    harness = draft()
+    harness.talker("app").send(draft_wire.create(b"f"))
+    return harness.talker("app").take_bytes, harness.keep
 
 
 def draft_start() -> Scene:
-    house = draft(attempts=1)
-    return draft_worker(house), house.keep
+    harness = draft(attempts=1)
+    return draft_worker(harness), harness.keep
 
 
 def draft_report(code: int = 0) -> Scene:
-    house = draft()
-    hears = draft_worker(house)
-    house.keep()
+    harness = draft()
+    hears = draft_worker(harness)
+    harness.keep()
     hears()
-    house.talker("worker").send(draft_wire.complete(code, b"done"), ASK)
-    return hears, house.keep
+    harness.talker("worker").send(draft_wire.complete(code, b"done"), ASK)
+    return hears, harness.keep
 
 
 def draft_end() -> Scene:
-    house = draft()
-    waiting = house.talker("waiting")
+    harness = draft()
+    waiting = harness.talker("waiting")
     waiting.send(draft_wire.create(b"f", b"", WAIT, b"key"))
-    draft_worker(house)
-    house.keep()
+    draft_worker(harness)
+    harness.keep()
     waiting.take_bytes()
-    house.talker("worker").send(draft_wire.complete(0, b"done"))
-    return waiting.take_bytes, house.keep
+    harness.talker("worker").send(draft_wire.complete(0, b"done"))
+    return waiting.take_bytes, harness.keep
 
 
 # --- dwork ---
 
 
-def dwork(*lines: str, attempts: int = 0) -> DworkHouse:
-    world = DworkHouse(keeps=True, settings=EngineSettings(attempts=attempts))
+def dwork(*lines: str, attempts: int = 0) -> DworkHarness:
+    world = DworkHarness(keeps=True, settings=EngineSettings(attempts=attempts))
     if lines:
         world.ask(create(*lines))
     return world
 
 
-def dwork_scene(world: DworkHouse, peer: bytes = b"peer") -> Scene:
+def dwork_scene(world: DworkHarness, peer: bytes = b"peer") -> Scene:
     return lambda: world.door.heard(peer), world.keep
 
 
@@ -150,75 +150,75 @@ def dwork_retry() -> Scene:
 # --- GearMonkey ---
 
 
-def monkey(attempts: int = 0) -> MonkeyHouse:
-    """A house with job 1, which the store has."""
-    house = MonkeyHouse(keeps=True, settings=EngineSettings(attempts=attempts))
-    draft_of(house, 1)
-    house.tell("client", ("LPUSH", "queue:f:normal", 1))
-    house.keep()
-    house.heard("client")
-    return house
+def monkey(attempts: int = 0) -> MonkeyHarness:
+    """A harness with job 1, which the store has."""
+    harness = MonkeyHarness(keeps=True, settings=EngineSettings(attempts=attempts))
+    draft_of(harness, 1)
+    harness.tell("client", ("LPUSH", "queue:f:normal", 1))
+    harness.keep()
+    harness.heard("client")
+    return harness
 
 
-def draft_of(house: MonkeyHouse, number: int) -> None:
-    house.tell("client", ("INCR", "uid:f"), ("HMSET", f"job:f:{number}", "status", "idle", "input", "x"))
+def draft_of(harness: MonkeyHarness, number: int) -> None:
+    harness.tell("client", ("INCR", "uid:f"), ("HMSET", f"job:f:{number}", "status", "idle", "input", "x"))
 
 
 def monkey_push() -> Scene:
-    house = monkey()
-    draft_of(house, 2)
-    heard = house.tell("client", ("LPUSH", "queue:f:normal", 2))
-    return lambda: heard + house.heard("client"), house.keep
+    harness = monkey()
+    draft_of(harness, 2)
+    heard = harness.tell("client", ("LPUSH", "queue:f:normal", 2))
+    return lambda: heard + harness.heard("client"), harness.keep
 
 
 def monkey_start() -> Scene:
-    house = monkey(attempts=2)
-    house.talker("worker")
-    heard = house.tell("worker", ("BRPOP", *TRIO, 1))
-    return lambda: heard + house.heard("worker"), house.keep
+    harness = monkey(attempts=2)
+    harness.talker("worker")
+    heard = harness.tell("worker", ("BRPOP", *TRIO, 1))
+    return lambda: heard + harness.heard("worker"), harness.keep
 
 
 def monkey_report(status: str = "success") -> Scene:
-    house = monkey()
-    house.tell("worker", ("BRPOP", *TRIO, 1))
-    house.heard("worker")
-    heard = house.tell("worker", ("HMSET", "job:f:1", "status", status, "output", "y"))
-    return lambda: heard + house.heard("worker"), house.keep
+    harness = monkey()
+    harness.tell("worker", ("BRPOP", *TRIO, 1))
+    harness.heard("worker")
+    heard = harness.tell("worker", ("HMSET", "job:f:1", "status", status, "output", "y"))
+    return lambda: heard + harness.heard("worker"), harness.keep
 
 
 def monkey_lock() -> Scene:
-    house = monkey()
-    assert house.tell("waiting", ("BRPOP", "lock:f:1", 0)) == []
-    house.tell("worker", ("BRPOP", *TRIO, 1))
-    house.tell("worker", ("HMSET", "job:f:1", "status", "success", "output", "y"))
-    return lambda: house.heard("waiting"), house.keep
+    harness = monkey()
+    assert harness.tell("waiting", ("BRPOP", "lock:f:1", 0)) == []
+    harness.tell("worker", ("BRPOP", *TRIO, 1))
+    harness.tell("worker", ("HMSET", "job:f:1", "status", "success", "output", "y"))
+    return lambda: harness.heard("waiting"), harness.keep
 
 
 def monkey_asked() -> Scene:
-    house = monkey()
-    house.tell("worker", ("BRPOP", *TRIO, 1))
-    house.tell("worker", ("HMSET", "job:f:1", "status", "success", "output", "y"))
-    heard = house.tell("asking", ("TTL", "lock:f:1"))
-    return lambda: heard + house.heard("asking"), house.keep
+    harness = monkey()
+    harness.tell("worker", ("BRPOP", *TRIO, 1))
+    harness.tell("worker", ("HMSET", "job:f:1", "status", "success", "output", "y"))
+    heard = harness.tell("asking", ("TTL", "lock:f:1"))
+    return lambda: heard + harness.heard("asking"), harness.keep
 
 
 # --- WMP and PING/PONG ---
 
 
 def wmp_start() -> Scene:
-    house = WmpHouse(keeps=True, settings=EngineSettings(attempts=1))
-    house.submit("echo", b"hi", Delivery.HANDLE)
-    house.keep()
-    worker = house.worker("w1")
+    harness = WmpHarness(keeps=True, settings=EngineSettings(attempts=1))
+    harness.submit("echo", b"hi", Delivery.HANDLE)
+    harness.keep()
+    worker = harness.worker("w1")
     worker.say(GIVE, roles=["echo"])
-    return worker.hear, house.keep
+    return worker.hear, harness.keep
 
 
 def pingpong_start() -> Scene:
     broker = Broker(keeps=True, settings=EngineSettings(attempts=1))
     broker.worker_says(b"w", READY)
     broker.submit(b"job")
-    return lambda: broker.heard_by_worker(b"w"), broker.house.keep
+    return lambda: broker.heard_by_worker(b"w"), broker.harness.keep
 
 
 SCENARIOS: dict[tuple[str, str], Callable[[], Scene]] = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 from switchgear.engine.engine import EngineSettings
 from switchgear.protocols.dwork.messages import Query, QueryType, Task
 from switchgear.protocols.dwork.session_base import LONGEST_WAIT_US
-from tests.protocols.dwork.house import NOT_FOUND, DworkHouse
-from tests.protocols.pingpong.house import JOB, READY, RESULT, Broker
+from tests.protocols.dwork.harness import NOT_FOUND, DworkHarness
+from tests.protocols.pingpong.harness import JOB, READY, RESULT, Broker
 
 DAY_SECONDS = LONGEST_WAIT_US / 1e6
 
@@ -15,9 +15,9 @@ def steal(location: bytes, wait_ms: int) -> Query:
     return Query(QueryType.STEAL, location=location, wait_ms=wait_ms)
 
 
-def busy_dwork(settings: EngineSettings | None = None) -> DworkHouse:
+def busy_dwork(settings: EngineSettings | None = None) -> DworkHarness:
     """One in which there is a task, so that whoever asks for another may wait."""
-    world = DworkHouse(settings=settings)
+    world = DworkHarness(settings=settings)
     world.ask(Query(QueryType.CREATE, [task("a")]))
     world.ask(Query(QueryType.STEAL, location=b"busy"))
     return world
@@ -100,14 +100,14 @@ def test_a_steal_that_finds_no_memory_is_answered_at_once() -> None:
 def test_no_steal_waits_for_longer_than_a_day() -> None:
     world = busy_dwork()
     world.send(steal(b"w1", 2**31 - 1))
-    world.house.pass_time(DAY_SECONDS - 1)
+    world.harness.pass_time(DAY_SECONDS - 1)
     assert world.heard() == []
-    world.house.pass_time(1)
+    world.harness.pass_time(1)
     assert world.heard() == [NOT_FOUND]
 
 
 def test_tasks_that_find_no_memory_are_refused_as_a_whole() -> None:
-    world = DworkHouse(settings=EngineSettings(memory_bytes=20_000))
+    world = DworkHarness(settings=EngineSettings(memory_bytes=20_000))
     answer = world.ask(Query(QueryType.CREATE, [task(f"t{number}") for number in range(20)]))
     assert answer.type == QueryType.ERROR
     assert b"no memory" in (answer.reason or b"")

@@ -87,6 +87,10 @@ def search_bound(
     return run(store.search_bound(before_id, count, states))
 
 
+def count_jobs(store: Store, *, only_unfinished: bool = False) -> int:
+    return run(store.count_jobs(only_unfinished=only_unfinished))
+
+
 def plain_portions(snapshot: Snapshot) -> list[Sequence[PlainJob]]:
     """What is apart, read at once."""
 

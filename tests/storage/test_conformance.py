@@ -30,6 +30,7 @@ from tests.storage.support import (
     Result,
     close,
     commit,
+    count_jobs,
     facts,
     find,
     finish,
@@ -38,9 +39,11 @@ from tests.storage.support import (
     get,
     ids,
     load,
+    load_apart,
     loaded,
     new_job,
     other_copy,
+    plain_portions,
     read_payloads,
     read_states,
     retry,
@@ -196,6 +199,17 @@ class TestFinding:
         assert search_bound(durable.store, 0, 100) == 0
         assert search_bound(durable.store, 0, 2, frozenset()) == 9
         assert search_bound(durable.store, 9, 2, frozenset({FAILED, DONE})) == 7
+
+    def test_how_many_there_are(self, durable: Durable) -> None:
+        assert count_jobs(durable.store) == 0
+        finished = [finished_job(number) for number in range(1, 4)]
+        waiting = [new_job(number) for number in range(4, 9)]
+        commit(durable.store, [*finished, *waiting])
+        assert count_jobs(durable.store) == 8
+        assert count_jobs(durable.store, only_unfinished=True) == 5
+        snapshot = load_apart(durable.store, function)
+        portions = plain_portions(snapshot)
+        assert durable.store.jobs_read() == len(snapshot.jobs) + sum(map(len, portions)) == 5
 
     def test_page_by_page(self, log: Store) -> None:
         pages = []

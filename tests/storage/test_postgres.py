@@ -19,6 +19,7 @@ from switchgear.model import DONE, FAILED, READY, RUNNING, Function
 from switchgear.storage.base import JobQuery
 from switchgear.storage.open import open_store
 from switchgear.storage.postgres import PostgresStore
+from switchgear.storage.postgres_lease import LeaseRow
 from switchgear.storage.postgres_schema import MIGRATIONS
 from switchgear.storage.process_identity import has_ended, process_identity
 from tests.storage.support import (
@@ -110,6 +111,11 @@ class Clock:
         return self._now_s[0]
 
 
+def use_clock(monkeypatch: pytest.MonkeyPatch, now_s: list[float]) -> None:
+    for module in ("fence", "lease", "writer"):
+        monkeypatch.setattr(f"switchgear.storage.postgres_{module}.time", Clock(now_s))
+
+
 async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(30):
         while not condition():  # noqa: ASYNC110
@@ -151,6 +157,27 @@ class TestOneServerAtATime:
         assert ids(find(store, JobQuery())) == [1]
         close(store)
 
+    def test_a_commit_that_a_dead_server_has_left_behind_is_no_sign_of_life(
+        self, url: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """PostgreSQL may still be busy with it, for example because it waits for a standby."""
+        abandoned = opened(url, lease_seconds=0.5)
+        abandoned._writer.connection.close()
+        execute(url, "UPDATE sg_lease SET process = 'elsewhere'")
+        store = PostgresStore(url, lease_seconds=0.5)
+        look, looks = store.lease.look, []
+
+        async def look_and_commit() -> LeaseRow:
+            looks.append(await look())
+            if len(looks) == 2:
+                execute(url, "UPDATE sg_lease SET beat = beat + 1")
+            return looks[-1]
+
+        monkeypatch.setattr(store.lease, "look", look_and_commit)
+        store.open()
+        commit(store, [new_job(1)])
+        close(store)
+
     def test_a_fenced_store_stores_nothing_more(self, store: PostgresStore, url: str) -> None:
         commit(store, [new_job(1)])
         execute(url, "UPDATE sg_lease SET epoch = epoch + 1, holder = 7")
@@ -166,8 +193,7 @@ class TestOneServerAtATime:
 
     def test_a_lease_that_nobody_confirms_lapses(self, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
         now_s = [1000.0]
-        monkeypatch.setattr("switchgear.storage.postgres_lease.time", Clock(now_s))
-        monkeypatch.setattr("switchgear.storage.postgres_writer.time", Clock(now_s))
+        use_clock(monkeypatch, now_s)
         store = opened(url, lease_seconds=4)
         commit(store, [new_job(1)])
         now_s[0] += 2.9
@@ -186,8 +212,7 @@ class TestOneServerAtATime:
     ) -> None:
         """The process was stopped after the commit, and meanwhile another server has taken over."""
         now_s = [1000.0]
-        monkeypatch.setattr("switchgear.storage.postgres_lease.time", Clock(now_s))
-        monkeypatch.setattr("switchgear.storage.postgres_writer.time", Clock(now_s))
+        use_clock(monkeypatch, now_s)
         store = opened(url, lease_seconds=4)
         commit(store, [new_job(1)])
         real_put = store._writer.put
@@ -526,7 +551,9 @@ class TestMigrations:
 
     def test_a_later_layout_is_refused(self, url: str) -> None:
         close(opened(url, migrations=self.LATER))
-        with pytest.raises(SchemaTooNew, match="has layout version 2, this program knows versions up to 1"):
+        newest = max(MIGRATIONS)
+        problem = f"has layout version {newest + 1}, this program knows versions up to {newest}"
+        with pytest.raises(SchemaTooNew, match=problem):
             opened(url)
 
     def test_jobs_stay(self, url: str) -> None:
@@ -539,7 +566,7 @@ class TestMigrations:
 
     def test_a_mistake_changes_nothing(self, url: str) -> None:
         close(opened(url))
-        broken = MIGRATIONS | {2: "ALTER TABLE sg_job ADD COLUMN colour text; SELECT nonsense"}
+        broken = MIGRATIONS | {max(MIGRATIONS) + 1: "ALTER TABLE sg_job ADD COLUMN colour text; SELECT nonsense"}
         with pytest.raises(StorageError, match=r"cannot be used as a job store.*nonsense"):
             opened(url, migrations=broken)
         store = opened(url)

@@ -63,8 +63,13 @@ def require_node_script(name: str, folder: Path = NODE_FOLDER) -> list[str]:
 
 def require_c_library(header: str, package: str) -> None:
     """Fail or skip unless the headers of a C library are installed."""
-    if not Path("/usr/include", header).exists():
-        _is_missing(f"{header} is not installed: apt install {package}")
+    require_file(Path("/usr/include", header), package)
+
+
+def require_file(path: Path, package: str) -> None:
+    """Fail or skip unless a file of a Debian package is installed."""
+    if not path.exists():
+        _is_missing(f"{path} is not installed: apt install {package}")
 
 
 def _is_missing(reason: str) -> NoReturn:

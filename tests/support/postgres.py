@@ -36,14 +36,18 @@ POSTGRESQL = pytest.param("postgresql", marks=pytest.mark.xdist_group("postgresq
 class Cluster:
     """A running PostgreSQL."""
 
-    def __init__(self, place: Path, settings: Mapping[str, object]) -> None:
+    def __init__(self, place: Path, settings: Mapping[str, object], primary: Cluster | None = None) -> None:
+        """`primary` is the one of which this is a standby."""
         self._place = place
         self._numbers = count(1)
         self.port = free_port()
         self.settings = dict(settings)  # more of them, from the next start on
         self._process: subprocess.Popen[bytes] | None = None
-        self._run("initdb", "--auth=trust", f"--username={USER}", "--encoding=UTF8", "--no-locale", "--no-sync")
-        self.start()
+        if primary is None:
+            self._run("initdb", "--auth=trust", f"--username={USER}", "--encoding=UTF8", "--no-locale", "--no-sync")
+            self.start()
+        else:
+            self.follow(primary)
 
     def start(self) -> None:
         settings = {
@@ -103,6 +107,31 @@ class Cluster:
     def execute(self, statement: str) -> None:
         with psycopg.connect(self._url, autocommit=True) as connection:
             connection.execute(statement.encode())
+
+    def follow(self, primary: Cluster) -> None:
+        """Begin as a standby with a copy of this primary; it may have been another one's primary before."""
+        if self._data.exists():
+            shutil.rmtree(self._data)
+        server = ("-h", HOST, "-p", str(primary.port), "-U", USER)
+        self._run("pg_basebackup", *server, "--write-recovery-conf", "--checkpoint=fast", "--no-sync")
+        self.start()
+
+    def await_standby(self) -> None:
+        """From now on no commit is acknowledged that the standby does not have."""
+        self.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
+        self.execute("SELECT pg_reload_conf()")
+        eventually(self._has_synchronous_standby, "the standby follows")
+
+    def _has_synchronous_standby(self) -> bool:
+        with psycopg.connect(self._url, autocommit=True) as connection:
+            rows = connection.execute(b"SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync'").fetchall()
+            return bool(rows)
+
+    def promote(self) -> None:
+        """Let this standby go on without its primary, and without a standby of its own."""
+        self._run("pg_ctl", "promote")  # a statement could be in the way of the last changes
+        self.execute("ALTER SYSTEM RESET synchronous_standby_names")
+        self.execute("SELECT pg_reload_conf()")
 
     def require_passwords(self) -> None:
         """From now on whoever comes over the network needs one."""
@@ -168,6 +197,46 @@ def running_postgres(**settings: object) -> Iterator[Cluster]:
             cluster.stop()
     finally:
         shutil.rmtree(place)
+
+
+@contextmanager
+def running_standby(primary: Cluster) -> Iterator[Cluster]:
+    """A standby of a PostgreSQL, which waits for it with each commit."""
+    require_program("pg_basebackup")
+    place = Path(tempfile.mkdtemp(prefix="postgres-"))
+    try:
+        if os.geteuid() == 0:
+            os.chown(place, *_other_user())
+        standby = Cluster(place, {}, primary)
+        try:
+            primary.await_standby()
+            yield standby
+        finally:
+            standby.stop()
+    finally:
+        shutil.rmtree(place)
+
+
+class ReplicatedPostgres:
+    """A primary and its synchronous standby, which take turns."""
+
+    def __init__(self, primary: Cluster, standby: Cluster) -> None:
+        self.primary = primary
+        self._standby = standby
+
+    def new_url(self) -> str:
+        """A schema of its own, at the one of the two that can be written."""
+        hosts = f"{HOST}:{self.primary.port},{HOST}:{self._standby.port}"
+        options = self.primary.new_url().partition("options=")[2]
+        return f"postgresql://{USER}@{hosts}/postgres?target_session_attrs=read-write&options={options}"
+
+    def fail_over(self) -> None:
+        """The primary crashes, the standby goes on, and the other one becomes its standby."""
+        self.primary.stop(signal.SIGKILL)
+        self._standby.promote()
+        self.primary, self._standby = self._standby, self.primary
+        self._standby.follow(self.primary)
+        self.primary.await_standby()
 
 
 @contextmanager

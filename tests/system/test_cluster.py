@@ -11,13 +11,21 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from switchgear import App
+from switchgear.access.access_file import AccessEntry, AccessList, write_access_file
+from switchgear.access.tokens import digest_of
+from switchgear.app.worker.background_worker import start_background
 from switchgear.client.gearman.blocking import Client
-from switchgear.errors import ClientError, SwitchgearError
-from tests.support.postgres import Cluster, running_postgres
+from switchgear.errors import ClientError, ServerRefused, SwitchgearError
+from switchgear.verbs.access import Role
+from tests.support.certificates import make_certificates
+from tests.support.postgres import Cluster, running_postgres, running_standby
+from tests.support.proxy import cuttable
 from tests.support.servers import HOST, answers_version
 from tests.support.waiting import DEADLINE_SECONDS, eventually
 
@@ -38,12 +46,13 @@ def port_of_our_own() -> int:
 class Node:
     """One server of a cluster, started again and again at the same address."""
 
-    def __init__(self, name: str, store: str, place: Path, *settings: str) -> None:
+    def __init__(self, name: str, store: str, place: Path, *settings: str, options: str = "") -> None:
+        """`options` are those of the Gearman listener."""
         self.name = name
         self.port, self.pingpong_port, self.workers_port = (port_of_our_own() for _ in range(3))
         self._log = place / f"{name}.log"
         self._command = [sys.executable, "-m", "switchgear", "serve", "--store", store, "--joblog", "off"]
-        self._command += ["--listen", f"gearman://{HOST}:{self.port}"]
+        self._command += ["--listen", f"gearman://{HOST}:{self.port}{options}"]
         self._command += ["--listen", f"pingpong://{HOST}:{self.pingpong_port}?workers={self.workers_port}"]
         for setting in ("cluster.enabled=true", f"cluster.name={name}", f"cluster.lease_seconds={LEASE_SECONDS}"):
             self._command += ["--set", setting]
@@ -75,6 +84,9 @@ class Node:
 
     def output(self) -> str:
         return self._log.read_text() if self._log.exists() else ""
+
+    def says(self, text: str) -> bool:
+        return text in self.output()
 
     def client(self) -> Client:
         return Client(f"gearman://{HOST}:{self.port}")
@@ -188,6 +200,32 @@ def test_nothing_acknowledged_is_lost_in_any_takeover(nodes: list[Node]) -> None
     assert not set(acknowledged) - stored
 
 
+def test_the_library_follows_its_jobs_through_takeovers(nodes: list[Node]) -> None:
+    """An app and its worker know the nodes, and neither is told that the owner was killed or stopped."""
+    for node in nodes:
+        node.start_and_wait()
+    url = "+".join(f"{HOST}:{node.port}" for node in nodes)
+    with App(f"gearman://{url}", connect_seconds=60) as app:
+        release = threading.Event()
+
+        @app.task(name="wait")
+        def wait(number: int) -> int:
+            release.wait(60)
+            return number
+
+        jobs = [wait.submit(number) for number in range(20)]
+        with start_background(app, 4, functions=["wait"]) as worker:
+            eventually(lambda: worker.connected, "the worker is connected")
+            for fault in (signal.SIGKILL, signal.SIGTERM):
+                owner = owner_of(nodes)
+                owner.signal(fault)
+                owner.wait()
+                owner.start()
+                jobs.append(wait.submit(len(jobs)))
+            release.set()
+            assert [job.result(DEADLINE_SECONDS) for job in jobs] == list(range(22))
+
+
 def wait_for_more(acknowledged: list[str], nodes: list[Node]) -> None:
     """More submissions than can be on their way are acknowledged."""
     before = len(acknowledged)
@@ -218,6 +256,61 @@ def handles_at(node: Node) -> set[str]:
     return handles
 
 
+def test_an_owner_that_is_cut_off_from_the_database_is_replaced(
+    postgres: Cluster, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """It acknowledges nothing meanwhile, and ends when it finds out."""
+    with cuttable(postgres.port) as network:
+        far = postgres.new_url(network.port)
+        near = far.replace(f":{network.port}/", f":{postgres.port}/")
+        ada = Node("ada", far, tmp_path, "cluster.allow_async=true")
+        bob = Node("bob", near, tmp_path, "cluster.allow_async=true")
+        for node in (ada, bob):
+            request.addfinalizer(node.end)
+            node.start_and_wait()
+        with ada.client() as client:
+            kept = client.submit("f", b"1", background=True).handle
+        network.go_away()
+        impatient = Client(f"gearman://{HOST}:{ada.port}", timeout_seconds=2 * LEASE_SECONDS)
+        with impatient, pytest.raises((ClientError, SwitchgearError)):
+            impatient.submit("f", b"2", background=True)
+        assert owner_of([bob]) is bob
+        with bob.client() as client:
+            later = client.submit("f", b"3", background=True).handle
+        network.come_back()
+        assert ada.wait() == 75
+        assert {kept, later} == handles_at(bob)
+
+
+def test_tls_and_tokens_from_end_to_end_through_a_standby(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A standby cannot read what it passes on, and the owner tells who is there."""
+    certificates = make_certificates(tmp_path)
+    token = "swg_mailer-0123456789abcdef0123456789abcdef"
+    digests = (f"sha256:{digest_of(token.encode()).hex()}",)
+    mailer = AccessEntry("mailer", frozenset({Role.SUBMIT}), ("mail.*",), digests)
+    write_access_file(tmp_path / "access.toml", AccessList(identities={"mailer": mailer}))
+    settings = ("cluster.allow_async=true", f"access.file={tmp_path / 'access.toml'}")
+    options = f"?{certificates.options(client_ca=False)}"
+    made = [Node(name, database, tmp_path, *settings, options=options) for name in ("ada", "bob")]
+    monkeypatch.setenv("SWITCHGEAR_TLS_CA", str(certificates.authority))
+    with ExitStack() as stack:
+        for node, sign in zip(made, ("owns the jobs", "standing by")):
+            stack.callback(node.end)
+            node.start()
+            eventually(partial(node.says, sign), f"{node.name} is there")
+        with Client(f"gearmans://localhost:{made[1].port}", token=token) as client:
+            assert client.submit("mail.send", b"1", background=True).handle
+            with pytest.raises(ServerRefused, match="mailer"):
+                client.submit("resize", b"1", background=True)
+        with (
+            Client(f"gearmans://localhost:{made[1].port}", token="swg_wrong") as client,
+            pytest.raises(SwitchgearError),
+        ):
+            client.submit("mail.send", b"1", background=True)
+
+
 def test_without_a_synchronous_standby_it_does_not_start(database: str, tmp_path: Path) -> None:
     node = Node("ada", database, tmp_path)
     node.start()
@@ -236,6 +329,37 @@ def test_a_cluster_needs_postgresql(tmp_path: Path) -> None:
     finally:
         node.end()
     assert "nodes share their jobs in PostgreSQL" in node.output()
+
+
+def test_nothing_acknowledged_is_lost_when_the_database_fails_over(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """The primary is killed, and its synchronous standby goes on; nodes need no setting for it but both hosts."""
+    with running_postgres() as primary, running_standby(primary) as standby:
+        store = f"postgresql://switchgear@{HOST}:{primary.port},{HOST}:{standby.port}/postgres"
+        store += "?target_session_attrs=read-write"
+        made = [Node(name, store, tmp_path) for name in ("ada", "bob")]
+        for node in made:
+            request.addfinalizer(node.end)
+            node.start_and_wait()
+        acknowledged: list[str] = []
+        stop = threading.Event()
+        threads = [threading.Thread(target=submit_on, args=(node, acknowledged, stop), daemon=True) for node in made]
+        for thread in threads:
+            thread.start()
+        wait_for_more(acknowledged, made)
+        primary.stop(signal.SIGKILL)
+        standby.promote()
+        wait_for_more(acknowledged, made)
+        owner = owner_of(made)
+        owner.signal(signal.SIGKILL)  # and a takeover on the new primary
+        wait_for_more(acknowledged, made)
+        stop.set()
+        for thread in threads:
+            thread.join(DEADLINE_SECONDS)
+        stored = handles_at(owner_of([node for node in made if node is not owner]))
+        assert len(acknowledged) > 60
+        assert not set(acknowledged) - stored
 
 
 def test_a_restart_of_the_database(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import zmq
 
 from switchgear.protocols.dwork.codec import decode_reply, encode
 from switchgear.protocols.dwork.messages import Query, QueryType
-from tests.protocols.dwork.house import OK, DworkHouse, complete, create, leave, names, steal, task, transfer
+from tests.protocols.dwork.harness import OK, DworkHarness, complete, create, leave, names, steal, task, transfer
 from tests.support.servers import Server, running_switchgear
 from tests.support.waiting import DEADLINE_SECONDS
 
@@ -175,7 +175,7 @@ def tasks_of(peer: Talker) -> list[tuple[bytes, int | None, tuple[int, ...]]]:
 def test_the_graph_comes_back_exactly_and_in_order(talk: Talk, tmp_path: Path) -> None:
     """The same is done to a server in this process, which is restarted too; then both hand out the same tasks."""
     store = f"sqlite:{tmp_path / 'jobs.db'}"
-    twin = DworkHouse(keeps=True)
+    twin = DworkHarness(keeps=True)
     with running_dwork(store=store) as (server, address):
         peer = talk(zmq.REQ, address)
         for query in story(random.Random(5)):

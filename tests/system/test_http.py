@@ -25,15 +25,15 @@ pytestmark = pytest.mark.system
 
 
 @pytest.fixture(scope="module")
-def house() -> Iterator[tuple[Server, str]]:
+def harness() -> Iterator[tuple[Server, str]]:
     url = f"http://{HOST}:{free_port()}"
     with running_switchgear("--listen", url) as server:
         yield server, url
 
 
 @pytest.fixture
-def client(house: tuple[Server, str]) -> Iterator[HttpClient]:
-    with closing(HttpClient(house[1])) as client:
+def client(harness: tuple[Server, str]) -> Iterator[HttpClient]:
+    with closing(HttpClient(harness[1])) as client:
         yield client
 
 
@@ -75,8 +75,8 @@ def test_the_port_is_among_the_defaults() -> None:
     assert "http://127.0.0.1:4740" in [str(url) for url in Config().listen]
 
 
-def test_curl_submits_and_looks(house: tuple[Server, str], tmp_path: Path) -> None:
-    url = house[1]
+def test_curl_submits_and_looks(harness: tuple[Server, str], tmp_path: Path) -> None:
+    url = harness[1]
     file = tmp_path / "payload"
     file.write_bytes(b"\0\xff" * 1000)
     created = json.loads(curl(f"{url}/v1/functions/curled/jobs?priority=high", "--data-binary", f"@{file}"))
@@ -90,7 +90,7 @@ def test_curl_submits_and_looks(house: tuple[Server, str], tmp_path: Path) -> No
     assert curl("-o", "/dev/null", "-w", "%{http_code}", "--http2", f"{url}/livez") == "200"
 
 
-def test_a_large_payload_goes_in_and_out(house: tuple[Server, str], client: HttpClient) -> None:
+def test_a_large_payload_goes_in_and_out(harness: tuple[Server, str], client: HttpClient) -> None:
     payload = os.urandom(1024) * 20_000
     handle = client.call("POST", "/v1/functions/large/jobs", payload).json["handle"]
     taken = client.call("POST", "/v1/functions/large/take")
@@ -100,23 +100,23 @@ def test_a_large_payload_goes_in_and_out(house: tuple[Server, str], client: Http
     assert client.call("GET", f"/v1/jobs/{handle}/result").body == payload[::-1]
 
 
-def test_a_body_in_chunks(client: HttpClient, house: tuple[Server, str], tmp_path: Path) -> None:
+def test_a_body_in_chunks(client: HttpClient, harness: tuple[Server, str], tmp_path: Path) -> None:
     file = tmp_path / "payload"
     file.write_bytes(b"abc" * 100_000)
-    url = house[1]
+    url = harness[1]
     answer = curl("-X", "POST", "-T", str(file), "-H", "Transfer-Encoding: chunked", f"{url}/v1/functions/chunked/jobs")
     handle = json.loads(answer)["handle"]
     assert client.call("GET", f"/v1/jobs/{handle}/payload").body == file.read_bytes()
 
 
-def test_a_gearman_worker_does_a_job_of_a_client_that_waits(house: tuple[Server, str], client: HttpClient) -> None:
+def test_a_gearman_worker_does_a_job_of_a_client_that_waits(harness: tuple[Server, str], client: HttpClient) -> None:
     import asyncio
 
     async def live() -> bytes:
         async def work(job: WorkerJob) -> bytes:
             return job.payload.upper()
 
-        worker = Worker(f"gearman://{HOST}:{house[0].port}", {"shout": work})
+        worker = Worker(f"gearman://{HOST}:{harness[0].port}", {"shout": work})
         running = asyncio.create_task(worker.run())
         answer = await asyncio.to_thread(client.call, "POST", "/v1/functions/shout/jobs", b"hi", {"Prefer": "wait=10"})
         worker.stop()
@@ -126,8 +126,8 @@ def test_a_gearman_worker_does_a_job_of_a_client_that_waits(house: tuple[Server,
     assert asyncio.run(live()) == b"HI"
 
 
-def test_a_worker_by_http_does_a_job_of_gearman(house: tuple[Server, str], client: HttpClient) -> None:
-    with Client(f"gearman://{HOST}:{house[0].port}") as gearman:
+def test_a_worker_by_http_does_a_job_of_gearman(harness: tuple[Server, str], client: HttpClient) -> None:
+    with Client(f"gearman://{HOST}:{harness[0].port}") as gearman:
         job = gearman.submit("mixed", b"payload")
         taken = client.call("POST", "/v1/functions/mixed/take?wait=10")
         attempt = {"Switchgear-Attempt": taken.headers["Switchgear-Attempt"]}
@@ -245,8 +245,8 @@ def test_a_request_that_waits_does_not_keep_the_server_from_stopping() -> None:
 # --- hostile peers ---
 
 
-def test_a_head_that_comes_byte_by_byte(house: tuple[Server, str]) -> None:
-    with connected(house[1]) as peer:
+def test_a_head_that_comes_byte_by_byte(harness: tuple[Server, str]) -> None:
+    with connected(harness[1]) as peer:
         peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for byte in b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n":
             peer.sendall(bytes([byte]))
@@ -325,8 +325,10 @@ def test_a_request_that_waits_is_not_idle(impatient: str) -> None:
         (b"gibberish\r\n\r\n", b"400"),
     ],
 )
-def test_a_stream_that_is_no_http_is_answered_and_closed(house: tuple[Server, str], data: bytes, status: bytes) -> None:
-    with connected(house[1]) as peer:
+def test_a_stream_that_is_no_http_is_answered_and_closed(
+    harness: tuple[Server, str], data: bytes, status: bytes
+) -> None:
+    with connected(harness[1]) as peer:
         peer.sendall(data)
         if status != b"400" or b"\r\n\r\n" not in data or b"Host" in data or data.startswith(b"gib"):
             answer = received(peer)
@@ -335,18 +337,18 @@ def test_a_stream_that_is_no_http_is_answered_and_closed(house: tuple[Server, st
         assert answer.startswith(b"HTTP/1.1 " + status), answer
 
 
-def test_other_protocols_are_told_so(house: tuple[Server, str]) -> None:
-    with connected(house[1]) as peer:
+def test_other_protocols_are_told_so(harness: tuple[Server, str]) -> None:
+    with connected(harness[1]) as peer:
         peer.sendall(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03")
         assert received(peer).startswith(b"\x15\x03")
-    with connected(house[1]) as peer:
+    with connected(harness[1]) as peer:
         peer.sendall(b"*1\r\n$4\r\nPING\r\n")
         assert received(peer).startswith(b"-ERR this port speaks HTTP")
 
 
-def test_ten_thousand_pipelined_requests(house: tuple[Server, str]) -> None:
+def test_ten_thousand_pipelined_requests(harness: tuple[Server, str]) -> None:
     count = 10_000
-    with connected(house[1]) as peer:
+    with connected(harness[1]) as peer:
         one = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
         sender = threading.Thread(target=peer.sendall, args=(one * count,))
         sender.start()
@@ -404,7 +406,7 @@ CHECKS = (
 )
 
 
-def test_schemathesis_finds_nothing_wrong(house: tuple[Server, str], client: HttpClient, tmp_path: Path) -> None:
+def test_schemathesis_finds_nothing_wrong(harness: tuple[Server, str], client: HttpClient, tmp_path: Path) -> None:
     document = client.call("GET", "/openapi.json").json
     for operations in document["paths"].values():  # it finds jobs that do not end, and would wait for them
         for operation in operations.values():
@@ -415,7 +417,7 @@ def test_schemathesis_finds_nothing_wrong(house: tuple[Server, str], client: Htt
     program = Path(sys.executable).parent / "schemathesis"
     done = subprocess.run(
         [
-            str(program), "run", "openapi.json", "--url", house[1], "--checks", ",".join(CHECKS),
+            str(program), "run", "openapi.json", "--url", harness[1], "--checks", ",".join(CHECKS),
             "--phases", "coverage,fuzzing", "--max-examples", "3", "--seed", "1", "--no-color",
             "--request-timeout", "20", "--exclude-path-regex", "(/events|/batch)$",
         ],

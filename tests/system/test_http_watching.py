@@ -20,15 +20,15 @@ pytestmark = pytest.mark.system
 
 
 @pytest.fixture
-def house() -> Iterator[tuple[Server, str]]:
+def harness() -> Iterator[tuple[Server, str]]:
     url = f"http://{HOST}:{free_port()}"
     with running_switchgear("--listen", url) as server:
         yield server, url
 
 
 @pytest.fixture
-def client(house: tuple[Server, str]) -> Iterator[HttpClient]:
-    with closing(HttpClient(house[1])) as client:
+def client(harness: tuple[Server, str]) -> Iterator[HttpClient]:
+    with closing(HttpClient(harness[1])) as client:
         yield client
 
 
@@ -41,9 +41,9 @@ def connected(url: str) -> socket.socket:
     return socket.create_connection((HOST, int(url.rpartition(":")[2])), DEADLINE_SECONDS)
 
 
-def test_curl_sees_the_overview(house: tuple[Server, str], client: HttpClient) -> None:
+def test_curl_sees_the_overview(harness: tuple[Server, str], client: HttpClient) -> None:
     client.call("POST", "/v1/functions/f/jobs", b"x")
-    overview = json.loads(curl(f"{house[1]}/v1/overview"))
+    overview = json.loads(curl(f"{harness[1]}/v1/overview"))
     assert overview["jobs"]["ready"] == 1
     assert overview["connections"]["by_protocol"]["http"] >= 1
     assert overview["store"]["error"] == ""
@@ -67,9 +67,9 @@ def test_events_arrive_while_jobs_come_and_go(client: HttpClient) -> None:
     events.close()  # type: ignore[attr-defined]
 
 
-def test_curl_comes_back_with_its_last_id(house: tuple[Server, str], client: HttpClient) -> None:
+def test_curl_comes_back_with_its_last_id(harness: tuple[Server, str], client: HttpClient) -> None:
     watching = subprocess.Popen(
-        ["curl", "-sSN", f"{house[1]}/v1/events?topics=functions"], stdout=subprocess.PIPE, text=True
+        ["curl", "-sSN", f"{harness[1]}/v1/events?topics=functions"], stdout=subprocess.PIPE, text=True
     )
     assert watching.stdout is not None
     seen = next(line for line in watching.stdout if line.startswith("id: "))[4:].strip()
@@ -77,7 +77,7 @@ def test_curl_comes_back_with_its_last_id(house: tuple[Server, str], client: Htt
     watching.communicate()
     client.call("POST", "/v1/functions/f/jobs", b"x")
     watching = subprocess.Popen(
-        ["curl", "-sSN", "-H", f"Last-Event-ID: {seen}", f"{house[1]}/v1/events?topics=functions"],
+        ["curl", "-sSN", "-H", f"Last-Event-ID: {seen}", f"{harness[1]}/v1/events?topics=functions"],
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -89,8 +89,8 @@ def test_curl_comes_back_with_its_last_id(house: tuple[Server, str], client: Htt
     assert data["data"]["rows"][0][:2] == ["f", 1]
 
 
-def test_viewers_do_not_keep_the_server_from_stopping(house: tuple[Server, str], client: HttpClient) -> None:
-    server, url = house
+def test_viewers_do_not_keep_the_server_from_stopping(harness: tuple[Server, str], client: HttpClient) -> None:
+    server, url = harness
     with connected(url) as reading, connected(url) as silent:
         for peer in (reading, silent):
             peer.sendall(b"GET /v1/events?topics=overview,workers HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -105,9 +105,9 @@ def test_viewers_do_not_keep_the_server_from_stopping(house: tuple[Server, str],
         assert time.monotonic() - started < 10
 
 
-def test_a_viewer_that_does_not_read_is_not_told_more_and_more(house: tuple[Server, str], client: HttpClient) -> None:
+def test_a_viewer_that_does_not_read_is_not_told_more_and_more(harness: tuple[Server, str], client: HttpClient) -> None:
     """Very many functions make long events; the viewer keeps its connection as long as others would."""
-    url = house[1]
+    url = harness[1]
     lines = b"".join(b'{"function": "function-number-%d"}\n' % number for number in range(5_000))
     assert client.call("POST", "/v1/jobs/batch", lines).status == 200
     with socket.socket() as peer:
@@ -125,16 +125,16 @@ def test_a_viewer_that_does_not_read_is_not_told_more_and_more(house: tuple[Serv
         assert b'"kind":"snapshot"' in data
 
 
-def test_viewers_that_vanish_are_forgotten(house: tuple[Server, str], client: HttpClient) -> None:
+def test_viewers_that_vanish_are_forgotten(harness: tuple[Server, str], client: HttpClient) -> None:
     for _ in range(100):  # more than a listener has streams
-        with connected(house[1]) as peer:
+        with connected(harness[1]) as peer:
             peer.sendall(b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
     eventually(lambda: client.call("GET", "/v1/overview").json["connections"]["total"] <= 3, "the connections are gone")
     assert next(client.events("/v1/events"))[0] == "overview"
 
 
-def test_a_real_server_answers_everything_that_can_be_watched(house: tuple[Server, str], client: HttpClient) -> None:
-    url = house[1]
+def test_a_real_server_answers_everything_that_can_be_watched(harness: tuple[Server, str], client: HttpClient) -> None:
+    url = harness[1]
     for number in range(3):
         client.call("POST", "/v1/functions/f/jobs", b"x")
         taken = client.call("POST", "/v1/functions/f/take").headers
@@ -152,6 +152,8 @@ def test_a_real_server_answers_everything_that_can_be_watched(house: tuple[Serve
     assert connections["count"] >= 1
     assert json.loads(curl(f"{url}/v1/graph?function=f"))["jobs"] == 0
     assert json.loads(curl(f"{url}/v1/at?t={time.time() - 5}"))["running_from"] in ("joblog", "none")
+    assert json.loads(curl(f"{url}/v1/runs?since=1&until={time.time()}"))["columns"][0] == "worker"
+    assert json.loads(curl(f"{url}/v1/nodes")) == []
     stream = json.loads(curl(f"{url}/v1/stream"))
     client.call("POST", "/v1/functions/f/jobs", b"x")
     taken = client.call("POST", "/v1/functions/f/take").headers
@@ -170,11 +172,13 @@ def test_series_begin_by_themselves(client: HttpClient) -> None:
     [
         ("/v1/at", "invalid_parameter"),
         ("/v1/at?t=x", "invalid_parameter"),
-        ("/v1/at?t=9999999999", "invalid_field"),
-        ("/v1/series?step=7", "invalid_field"),
+        ("/v1/runs?since=5", "invalid_parameter"),
+        ("/v1/runs?since=5&until=5", "invalid_parameter"),
+        ("/v1/at?t=9999999999", "invalid_parameter"),
+        ("/v1/series?step=7", "invalid_parameter"),
         ("/v1/series?metrics=x", "invalid_parameter"),
         ("/v1/series?function=nobody", "not_found"),
-        ("/v1/graph", "invalid_field"),
+        ("/v1/graph", "invalid_parameter"),
         ("/v1/graph?handle=H:x:1", "not_found"),
         ("/v1/stream?limit=-1", "invalid_parameter"),
         ("/v1/errors?since=-1", "invalid_parameter"),
@@ -186,3 +190,5 @@ def test_wrong_parameters_are_problems(client: HttpClient, target: str, code: st
     answer = client.call("GET", target)
     assert answer.headers["Content-Type"] == "application/problem+json"
     assert answer.json["code"] == code
+    for error in answer.json.get("errors", ()):
+        assert error["parameter"] in ("t", "step", "metrics", "limit", "since", "until", "x")

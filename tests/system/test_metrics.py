@@ -24,15 +24,15 @@ HOSTILE = [b'a"b', b"back\\slash", b"new\nline", b"\xff\xfe", b"\xf0\x9f\x90\x8e
 
 
 @pytest.fixture
-def house() -> Iterator[tuple[Server, str]]:
+def harness() -> Iterator[tuple[Server, str]]:
     url = f"http://{HOST}:{free_port()}"
     with running_switchgear("--listen", url) as server:
         yield server, url
 
 
 @pytest.fixture
-def client(house: tuple[Server, str]) -> Iterator[HttpClient]:
-    with closing(HttpClient(house[1])) as client:
+def client(harness: tuple[Server, str]) -> Iterator[HttpClient]:
+    with closing(HttpClient(harness[1])) as client:
         yield client
 
 
@@ -77,8 +77,8 @@ def test_head_has_no_body_and_the_connection_goes_on(client: HttpClient) -> None
     assert client.call("GET", "/livez").json == {"live": True}
 
 
-def test_a_client_of_version_1_0_gets_all_until_the_end_of_the_connection(house: tuple[Server, str]) -> None:
-    port = int(house[1].rpartition(":")[2])
+def test_a_client_of_version_1_0_gets_all_until_the_end_of_the_connection(harness: tuple[Server, str]) -> None:
+    port = int(harness[1].rpartition(":")[2])
     with socket.create_connection((HOST, port), DEADLINE_SECONDS) as peer:
         peer.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
         data = b""
@@ -108,8 +108,8 @@ def test_requests_are_counted_by_route_and_status(client: HttpClient) -> None:
     assert f'{route}"other",status="404"}} 1\n' in text
 
 
-def test_prometheus_reads_the_server(house: tuple[Server, str], client: HttpClient) -> None:
-    url = house[1]
+def test_prometheus_reads_the_server(harness: tuple[Server, str], client: HttpClient) -> None:
+    url = harness[1]
     for name in HOSTILE:
         submit(client, name)
 
@@ -134,13 +134,13 @@ def test_prometheus_reads_the_server(house: tuple[Server, str], client: HttpClie
         assert [kind["type"] for kind in kinds] == ["counter"]
 
 
-def test_scrapes_of_peers_that_read_nothing_hold_little(house: tuple[Server, str], client: HttpClient) -> None:
+def test_scrapes_of_peers_that_read_nothing_hold_little(harness: tuple[Server, str], client: HttpClient) -> None:
     """Thirty scrapes of a megabyte each would be thirty megabytes."""
     lines = b"".join(b'{"function":"function-%d","payload":""}\n' % number for number in range(600))
     assert client.call("POST", "/v1/jobs/batch", lines).status == 200
     body = client.call("GET", "/metrics").body
     assert len(body) > 1_000_000
-    port = int(house[1].rpartition(":")[2])
+    port = int(harness[1].rpartition(":")[2])
     peers = []
     try:
         for _ in range(30):

@@ -100,7 +100,7 @@ def test_what_runs_for_too_long_is_given_back(store: str) -> None:
             stop(server)
             assert worker.receive() is CLOSED
             assert server.wait_stopped() == 0
-            assert lines_with(server, "1 jobs still run; they go back to their queues")
+            assert lines_with(server, "1 jobs still run; they return to their queues")
     with running_switchgear(store=store) as server:
         assert run_all(server, [b"mail"]) == [b"slow"]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
 import socket
 import ssl
 import subprocess
@@ -17,18 +16,21 @@ from typing import Any
 
 import pytest
 
+from switchgear import App
 from switchgear.access.access_file import AccessEntry, AccessList, read_access_file, write_access_file
 from switchgear.access.tokens import digest_of
 from switchgear.client import Client
 from switchgear.errors import ServerRefused, ServerUnreachable
+from switchgear.protocols.gearman_draft.codec import DraftDecoder, packet
+from switchgear.protocols.gearman_draft.messages import Packet
 from switchgear.verbs.access import Role
 from tests.support.certificates import Certificates, make_certificates
 from tests.support.peers import require_gear, require_program
 from tests.support.servers import HOST, Server, free_port, running_switchgear
 from tests.support.waiting import eventually
+from tests.system.secured_server import TOKENS, Secured, running_secured
 
 HOWTO = Path(__file__).parents[2] / "docs" / "howto" / "tls-and-access.md"
-TOKENS = {name: f"swg_{name}-0123456789abcdef0123456789abcdef" for name in ("mailer", "worker", "ops", "admin")}
 
 
 @pytest.fixture(scope="module")
@@ -36,71 +38,10 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     return make_certificates(tmp_path_factory.mktemp("tls"))
 
 
-def entry(name: str, role: Role, *functions: str, **more: Any) -> AccessEntry:
-    return AccessEntry(
-        name, frozenset({role}), functions, (f"sha256:{digest_of(TOKENS[name].encode()).hex()}",), **more
-    )
-
-
-def access_list() -> AccessList:
-    entries = (
-        entry("mailer", Role.SUBMIT, "mail.*"),
-        entry("worker", Role.WORK),
-        entry("ops", Role.OPERATE),
-        entry("admin", Role.ADMIN, certificates=("CN=root",)),
-    )
-    return AccessList(identities={each.name: each for each in entries})
-
-
-class Secured:
-    """A server with TLS and identities at three listeners, beside an open one for `running_switchgear`."""
-
-    def __init__(self, server: Server, certificates: Certificates, access: Path, ports: dict[str, int]) -> None:
-        self.server = server
-        self.certificates = certificates
-        self.access = access
-        self.ports = ports
-
-    def url(self, scheme: str) -> str:
-        return f"{scheme}://localhost:{self.ports[scheme]}"
-
-    def curl(self, path: str, *arguments: str, token: str = "") -> tuple[int, Any]:
-        """The status and the JSON of an answer."""
-        program = require_program("curl")
-        headers = ["-H", f"Authorization: Bearer {token}"] if token else []
-        command = [program, "-sS", "-w", "\n%{http_code}", "--cacert", str(self.certificates.authority), *headers]
-        done = subprocess.run(
-            [*command, *arguments, self.url("https") + path], capture_output=True, check=True, timeout=30
-        )
-        body, _, status = done.stdout.rpartition(b"\n")
-        return int(status), json.loads(body) if body else None
-
-    def redis(self, *words: str, token: str = "") -> str:
-        program = require_program("redis-cli")
-        command = [program, "--tls", "--cacert", str(self.certificates.authority), "-h", "localhost"]
-        environ = {**os.environ, "REDISCLI_AUTH": token} if token else dict(os.environ)
-        done = subprocess.run(
-            [*command, "-p", str(self.ports["rediss"]), *words], env=environ, capture_output=True, timeout=30
-        )
-        return (done.stdout + done.stderr).decode().strip()
-
-    def reload(self) -> None:
-        """Let the server read its files again, and wait until it has."""
-        before = self.server.output().count("configuration reloaded")
-        self.server.process.send_signal(signal.SIGHUP)
-        eventually(lambda: self.server.output().count("configuration reloaded") > before, "the server reloads")
-
-
 @pytest.fixture
 def secured(certificates: Certificates, tmp_path: Path) -> Iterator[Secured]:
-    access = tmp_path / "access.toml"
-    write_access_file(access, access_list())
-    ports = {scheme: free_port() for scheme in ("gearmans", "https", "rediss")}
-    listeners = []
-    for scheme, ours in (("gearmans", "gearman"), ("https", "http"), ("rediss", "gearmonkey")):
-        listeners += ["--listen", f"{ours}://{HOST}:{ports[scheme]}?{certificates.options()}"]
-    with running_switchgear("--access-file", str(access), *listeners, options="?access=open") as server:
-        yield Secured(server, certificates, access, ports)
+    with running_secured(certificates, tmp_path) as server:
+        yield server
 
 
 @pytest.fixture
@@ -130,6 +71,30 @@ def test_redis_cli(secured: Secured) -> None:
     assert "WRONGPASS" in secured.redis("INCR", "uid:mail.send", token="swg_wrong")
 
 
+def test_the_library_over_https(secured: Secured, trusted: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = secured.url("https")
+    with App(url, token=TOKENS["mailer"]) as app:
+        job = app.task(name="mail.send")(print).submit()
+        assert job.status().state == "ready"
+        with pytest.raises(ServerRefused, match="NOT_ALLOWED"):
+            job.cancel()
+        with pytest.raises(ServerRefused, match="NOT_ALLOWED"):
+            app.task(name="other")(print).submit()
+    with Client(url, token=TOKENS["ops"]) as client:
+        assert client.control("cancel", handle=job.handle)["cancelled"] == [job.handle]
+    with Client(url, token="wrong") as client, pytest.raises(ServerUnreachable, match="does not accept the token"):
+        client.control("server")
+    with Client(url) as client, pytest.raises(ServerRefused, match="AUTHENTICATION_REQUIRED"):
+        client.control("server")
+    monkeypatch.setenv("SWITCHGEAR_TLS_CERT", str(secured.certificates.certificate("root")))
+    monkeypatch.setenv("SWITCHGEAR_TLS_KEY", str(secured.certificates.key("root")))
+    with Client(url) as client:
+        assert client.control("server")["version"]
+    monkeypatch.delenv("SWITCHGEAR_TLS_CA")
+    with Client(url) as client, pytest.raises(ServerUnreachable, match=r"TLS: .*certificate"):
+        client.control("server")
+
+
 def test_openssl_s_client(secured: Secured) -> None:
     program = require_program("openssl")
     files = ("-cert", str(secured.certificates.certificate("root")), "-key", str(secured.certificates.key("root")))
@@ -151,6 +116,30 @@ def test_openssl_s_client(secured: Secured) -> None:
         answer = peer.stdout.readline()
         peer.kill()
     assert answer.startswith(b"OK switchgear-")
+
+
+def draft_answer(secured: Secured, request: bytes, *, has_certificate: bool) -> Packet:
+    """The answer of the secured Gearman listener to one packet of the 2005 draft."""
+    files = secured.certificates
+    context = ssl.create_default_context(cafile=str(files.authority))
+    if has_certificate:
+        context.load_cert_chain(files.certificate("root"), files.key("root"))
+    decoder = DraftDecoder(1000)
+    with (
+        socket.create_connection((HOST, secured.ports["gearmans"]), timeout=30) as plain,
+        context.wrap_socket(plain, server_hostname="localhost") as connection,
+    ):
+        connection.sendall(request)
+        while not (packets := decoder.feed(connection.recv(1000))):
+            pass
+    kind, _ = packets[0]
+    return Packet(kind)
+
+
+def test_the_2005_draft_knows_certificates(secured: Secured) -> None:
+    create = packet(Packet.JOB_CREATE_REQ, b"mail.send\0\0\0\1hello")
+    assert draft_answer(secured, create, has_certificate=True) is Packet.JOB_CREATE_RES
+    assert draft_answer(secured, create, has_certificate=False) is Packet.ERROR
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # gear is older than its Python

@@ -221,10 +221,10 @@ def test_cron_ticks_at_its_times(shop: Shop) -> None:
 
     @shop.app.every("*/15 * * * *", timezone="UTC", name="quarterly")
     def quarterly() -> None:
-        times.append(datetime.fromtimestamp(house.now(), UTC).strftime("%H:%M"))
+        times.append(datetime.fromtimestamp(harness.now(), UTC).strftime("%H:%M"))
 
-    with in_memory(shop.app, start=datetime(2030, 1, 1, 11, 50, tzinfo=UTC).timestamp()) as house:
-        house.advance(3600)
+    with in_memory(shop.app, start=datetime(2030, 1, 1, 11, 50, tzinfo=UTC).timestamp()) as harness:
+        harness.advance(3600)
     assert times == ["12:00", "12:15", "12:30", "12:45"]
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from switchgear.net.operations.verb_steps import Steps
 from switchgear.protocols.gearman.admin import ON_COMMAND
+from switchgear.verbs.answers import ListenerFigures
 from switchgear.verbs.kinds import (
     ArgumentKind,
     Boolean,
@@ -182,8 +183,16 @@ def test_the_text_commands_are_those_of_the_table() -> None:
 
 
 def busy_office() -> Office:
-    """Jobs in several states, a function with limits, a schedule."""
+    """Jobs in several states, a function with limits, a schedule, a listener."""
     office = Office(attempts=1)
+    listener: ListenerFigures = {
+        "url": "http://127.0.0.1:4740",
+        "connections": 0,
+        "input": 0,
+        "output": 0,
+        "largest": None,
+    }
+    office.operations.context.listeners = lambda: [listener]
     office.submit(4, key=b"tenant", unique=b"")
     office.submit(1, predecessors=(4,), run_at_us=office.engine.now_us + 5)
     office.finish()
@@ -198,6 +207,7 @@ def busy_office() -> Office:
 # Arguments of verbs that only read, if those of every verb do not fit.
 READ_ARGUMENTS: dict[str, dict[str, Any]] = {
     "at": {"t": 0.5},
+    "runs": {"since": 0.5, "until": 1.5},
     "times": {"function": "f"},
     "keys": {"function": "f"},
     "graph": {"function": "f"},
@@ -210,6 +220,7 @@ ANSWERS: dict[str, Callable[[Office], Any]] = {
     "limit": lambda office: office.ask("limit", function="f"),
     "job": lambda office: office.ask("job", handle="H:t:2"),
     "at": lambda office: office.ask("at", **READ_ARGUMENTS["at"]),
+    "runs": lambda office: office.ask("runs", **READ_ARGUMENTS["runs"]),
     "times": lambda office: office.ask("times", **READ_ARGUMENTS["times"]),
     "keys": lambda office: office.ask("keys", **READ_ARGUMENTS["keys"]),
     "graph": lambda office: office.ask("graph", **READ_ARGUMENTS["graph"]),

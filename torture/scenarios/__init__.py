@@ -25,6 +25,7 @@ SCENARIOS = {
     "pauses": Scenario(pauses.pauses, 1.5),
     "network": Scenario(network.network, 1.5),
     "postgres": Scenario(postgres.postgres, 4),
+    "postgres-failover": Scenario(postgres.postgres_failover, 1),
     "soak": Scenario(soak.soak, 2),
     "simulation": Scenario(simulation.simulation, 2),
 }

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from tests.support.postgres import Cluster, running_postgres
+from tests.support.postgres import Cluster, ReplicatedPostgres, running_postgres, running_standby
 
 from torture.run import Run, everybody
 from torture.scenarios.io_errors import recovery
@@ -18,6 +18,7 @@ from torture.server import ServerProcess
 
 LIVES_PER_RUN = 30
 FAULTS_PER_LIFE = 3
+FAIL_OVERS_PER_LIFE = 2
 
 
 async def postgres(run: Run) -> None:
@@ -40,22 +41,50 @@ async def postgres(run: Run) -> None:
         await run.drain()
 
 
+async def postgres_failover(run: Run) -> None:
+    """The primary is killed, and its synchronous standby goes on."""
+    run.draw_settings()
+    with running_postgres() as primary, running_standby(primary) as standby:
+        pair = ReplicatedPostgres(primary, standby)
+        run.database = pair.new_url()
+        for _ in range(LIVES_PER_RUN):
+            if run.plan.is_over() or run.is_failed:
+                break
+            server = await run.start()
+            run.compare()
+            if run.chance.random() < 0.3:
+                await kill_under_load(run, server)
+            else:
+                await fail_overs_under_load(run, server, pair)
+        await run.drain()
+
+
 async def faults_under_load(run: Run, server: ServerProcess, cluster: Cluster) -> None:
-    load = run.load(direct=False)
-    run.history.record("faults", True)
     faults = (
         cluster.hang_up,
         lambda: restart(cluster, signal.SIGINT),
         lambda: restart(cluster, signal.SIGQUIT),
         lambda: restart(cluster, signal.SIGKILL),
     )
+    await under_load(run, server, faults, "database_faults", FAULTS_PER_LIFE)
+
+
+async def fail_overs_under_load(run: Run, server: ServerProcess, pair: ReplicatedPostgres) -> None:
+    await under_load(run, server, (pair.fail_over,), "fail_overs", FAIL_OVERS_PER_LIFE)
+
+
+async def under_load(
+    run: Run, server: ServerProcess, faults: Sequence[Callable[[], object]], counted_as: str, count: int
+) -> None:
+    load = run.load(direct=False)
+    run.history.record("faults", True)
 
     async def until() -> None:
-        for _ in range(FAULTS_PER_LIFE):
+        for _ in range(count):
             await asyncio.sleep(0.3 * run.chance.random())
-            fault: Callable[[], object] = run.chance.choice(faults)
+            fault = run.chance.choice(faults)
             await asyncio.to_thread(fault)
-            run.tally.counts["database_faults"] += 1
+            run.tally.counts[counted_as] += 1
             if run.chance.random() < 0.3:
                 server.pause()
                 await asyncio.sleep(run.chance.choice((0.1, 1.2, 4.0)))

@@ -1,1 +1,1 @@
-"""Who may do what: identities of peers, their roles and functions, and the file that lists them."""
+"""Access control: identities of peers, their roles and functions, and the access file that lists them."""

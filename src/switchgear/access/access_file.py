@@ -57,7 +57,7 @@ class AccessEntry:
 
 @dataclass(frozen=True, slots=True)
 class AccessList:
-    """What an access file says."""
+    """The contents of an access file."""
 
     anonymous: AccessEntry = field(default_factory=lambda: AccessEntry("anonymous"))
     identities: Mapping[str, AccessEntry] = field(default_factory=dict)
@@ -122,9 +122,7 @@ def write_access_file(path: Path, access: AccessList) -> None:
 
 def _check_mode(path: Path, found: os.stat_result) -> None:
     if found.st_uid not in (os.geteuid(), 0):
-        raise ConfigError(
-            f"access file {path}: it belongs to another user (uid {found.st_uid}), who decides who may do what"
-        )
+        raise ConfigError(f"access file {path}: it belongs to another user (uid {found.st_uid}), who could change it")
     if stat.S_IMODE(found.st_mode) & 0o077:
         raise ConfigError(f"access file {path}: other users have access to it; chmod 600 {path}")
 

@@ -1,4 +1,8 @@
-"""`BrowserSessions`: cookies that stand for a token, so that a page need not keep the token within reach of scripts."""
+"""`BrowserSessions`: session cookies for browsers, so that pages need not hold the token where scripts can read it.
+
+A program that opens a browser passes it a *login code* in the address, and not the token: the list of processes and the
+history of the browser show addresses. A code is valid for a minute, and once.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +11,25 @@ from secrets import token_urlsafe
 from typing import Final
 
 from switchgear.access.permissions import Permissions
+from switchgear.text import TOKEN_PREFIX
 
-__all__ = ["LIFETIME_SECONDS", "BrowserSessions"]
+__all__ = ["CODE_SECONDS", "LIFETIME_SECONDS", "BrowserSessions"]
 
 LIFETIME_SECONDS: Final = 12 * 3600
 MOST_SESSIONS: Final = 1_000  # of all browsers; the oldest makes room
 LONGEST_COOKIE_BYTES: Final = 100
+CODE_SECONDS: Final = 60
+MOST_CODES: Final = 100  # that are not used yet; the oldest makes room
+CODE_PREFIX: Final = f"{TOKEN_PREFIX}code_"  # logs hide codes as they hide tokens
 SECOND_US: Final = 1_000_000
 
 
 class BrowserSessions:
-    """The cookies that are valid now. They are gone with the server."""
+    """The cookies and login codes that are valid now. They are gone with the server."""
 
     def __init__(self) -> None:
         self._sessions: dict[bytes, tuple[Permissions, int]] = {}  # by hash of the cookie: whose, and its end
+        self._codes: dict[bytes, tuple[Permissions, int]] = {}  # the same of login codes
 
     def begin(self, permissions: Permissions, now_us: int) -> str:
         """A new cookie for an identity."""
@@ -42,6 +51,21 @@ class BrowserSessions:
             self.end(cookie)
             return None
         return permissions
+
+    def make_code(self, permissions: Permissions, now_us: int) -> str:
+        """A new login code for an identity."""
+        code = CODE_PREFIX + token_urlsafe(32)
+        while len(self._codes) >= MOST_CODES:
+            del self._codes[next(iter(self._codes))]
+        self._codes[_key(code.encode())] = (permissions, now_us + CODE_SECONDS * SECOND_US)
+        return code
+
+    def use_code(self, code: bytes, now_us: int) -> Permissions | None:
+        """The permissions of the identity with this code, which is not valid any more; `None` if it was not valid."""
+        if not code.startswith(CODE_PREFIX.encode()) or len(code) > LONGEST_COOKIE_BYTES:
+            return None
+        permissions, until_us = self._codes.pop(_key(code), (None, 0))
+        return permissions if permissions is not None and permissions.roles and now_us < until_us else None
 
     def end(self, cookie: bytes) -> None:
         """Let a cookie be invalid from now on."""

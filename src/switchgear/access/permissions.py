@@ -1,4 +1,4 @@
-"""`Permissions`: what one identity may do: its roles, and the functions that they are for.
+"""`Permissions`: the roles of one identity, and the functions for which they apply.
 
 Every protocol asks `Permissions.refusal` before it does something for a peer (`Session.require`), with the roles that
 the table of the protocol names for the request. A session whose peer may do everything never asks.

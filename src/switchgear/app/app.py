@@ -32,7 +32,10 @@ from switchgear.errors import ConfigError
 if TYPE_CHECKING:
     from switchgear.app.bulk_operation import BulkOperation
     from switchgear.app.embedded_worker import EmbeddedWorker
+    from switchgear.app.graph import GraphStep
+    from switchgear.app.graph_context import Graph
     from switchgear.app.job import Job
+    from switchgear.app.payloads.codec import PayloadCodec
     from switchgear.app.server_answers import ConnectionInfo, FunctionInfo, JobInfo, NodeInfo, ServerInfo, WorkerInfo
     from switchgear.app.tracing import AppTracing
     from switchgear.app.transport import AppTransport
@@ -76,16 +79,22 @@ class App:
         discover: str | Iterable[str] = (),
         run_here: bool | Literal["all"] = True,
         token: str | None = None,
+        payloads: PayloadCodec | None = None,
         undeclared: Undeclared | None = None,
+        exceptions: Iterable[type[Exception]] | None = (),
         transport: AppTransport | None = None,
     ) -> None:
-        """`connect_seconds` is how long a request waits for an unreachable server; `transport` is for tests.
+        """Each URL is a server with its own jobs. `gearman://HOST:PORT+HOST:PORT` is one cluster with two nodes.
+
+        `connect_seconds` is how long a request waits for an unreachable server; `transport` is for tests.
 
         A program that submits jobs to an embedded app also runs jobs of those tasks, in background threads, unless
         `run_here=False`; with `run_here="all"` it runs jobs of all its tasks, whoever submitted them.
 
         `token` identifies the program to a server that demands it; default: SWITCHGEAR_TOKEN or SWITCHGEAR_TOKEN_FILE
         in the environment.
+
+        `payloads` compresses and encrypts payloads and results, and stores large ones elsewhere.
 
         Workers import the modules of `include`, and of each package of `discover` those called `tasks`, so that tasks
         may be declared in several modules (`load_tasks`).
@@ -94,10 +103,19 @@ class App:
         given.  `undeclared` says what a worker does at its start with those that the app had declared earlier and that
         are gone from the code: "remove", "report" in the log, or "keep".  Without it they are removed if the app was
         given a name, and else reported, because another program may have a module of the same name.
+
+        `exceptions` are classes that `Job.result` may raise because a task has raised them, beside the built-in ones
+        and those in the module of the task.  With None, it raises a plain `TaskFailed` for all.
         """
         if urls is None:
             urls = os.environ.get(URL_VARIABLE, "").replace(",", " ").split() or DEFAULT_URL
         self.token = token
+        if payloads is not None:
+            from switchgear.app.payloads.codec import PayloadCodec
+
+            if not isinstance(payloads, PayloadCodec):
+                raise ConfigError(f"payloads is a PayloadCodec, not {payloads!r}")
+        self.payloads = payloads
         self.locations: list[ServerLocation] = [
             location_of(url, token) for url in ([urls] if isinstance(urls, str) else urls)
         ]
@@ -116,6 +134,7 @@ class App:
         self.name = module_of_caller(1) if name is None else name
         the_apps.add(self)
         self.logs_failures = False  # the app logs failed jobs with their tracebacks itself, and workers need not
+        self.exceptions = None if exceptions is None else _checked_exceptions(exceptions)
         self.tracing: AppTracing | None = None  # a tracing system; see switchgear.contrib.otel
         self.now: Callable[[], float] = time.time  # what `delay` and `expires` are counted from
         self.hooks = AppHooks()
@@ -266,6 +285,23 @@ class App:
         return AppSchedules(self)
 
     # --- jobs ---
+
+    def graph(
+        self,
+        *,
+        on_success: GraphStep[Any] | None = None,
+        on_error: GraphStep[Any] | None = None,
+        finally_: GraphStep[Any] | None = None,
+    ) -> Graph:
+        """A graph of jobs, described by calling tasks: `with app.graph() as g:`; see `Graph`.
+
+        `on_success` runs when all jobs have succeeded, `on_error` is given the first `Failure` when all have ended, and
+        `finally_` runs in any case.
+        """
+        from switchgear.app.graph import Callbacks
+        from switchgear.app.graph_context import Graph
+
+        return Graph(self, Callbacks(on_success, on_error, finally_))
 
     def job(self, handle: str) -> Job[Any]:
         """A job that was submitted before, perhaps by another process.  The server is not asked yet.
@@ -454,10 +490,16 @@ class App:
 
         return [NodeInfo.read(answer) for answer in self.control("nodes")]
 
-    def dashboard(self) -> str:
-        """The URL of the dashboard of the server that this app uses; raises ConfigError if the server has none."""
+    def dashboard(self, port: int = 0) -> str:
+        """The URL of the dashboard of the server that this app uses; raises ConfigError if the server has none.
+
+        The server of an embedded app opens its dashboard at the first call, on 127.0.0.1: at `port`, or else at 4740,
+        or at a free port if another program has that.  It is open as long as the process runs that owns the directory.
+        """
         from switchgear.dashboard.address import dashboard_url
 
+        if any(location.directory is not None for location in self.locations):
+            return str(self.control("open_dashboard", port=port)["url"])
         return dashboard_url(listener["url"] for listener in self.control("server")["listeners"])
 
     def connections(self, limit: int = 100) -> list[ConnectionInfo]:
@@ -572,24 +614,30 @@ class App:
     def submit_request(self, task: Task[Any, R], request: SubmitRequest) -> Job[R]:
         """Submit a job, and wait until the server has taken it."""
         from switchgear.app.job import Job
-        from switchgear.app.transport import only, refuse_to_block
+        from switchgear.app.transport import only, refuse_to_block, telling
         from switchgear.client.gearman.job_subscriber import JobSubscriber
 
         refuse_to_block()  # before the job is there
         transport = self.transport
         subscriber = JobSubscriber()
-        handle = only(transport.wait(transport.submit(request, subscriber)))
+        with telling([request]) as outcomes:
+            answer = transport.wait(transport.submit(request, subscriber))
+            outcomes += answer
+        handle = only(outcomes)
         return Job(self, task, handle, subscriber)
 
     async def submit_request_async(self, task: Task[Any, R], request: SubmitRequest) -> Job[R]:
         """`submit_request` with asyncio."""
         from switchgear.app.job import Job
-        from switchgear.app.transport import only
+        from switchgear.app.transport import only, telling
         from switchgear.client.gearman.job_subscriber import JobSubscriber
 
         transport = self.transport
         subscriber = JobSubscriber()
-        handle = only(await transport.wait_async(transport.submit(request, subscriber)))
+        with telling([request]) as outcomes:
+            answer = await transport.wait_async(transport.submit(request, subscriber))
+            outcomes += answer
+        handle = only(outcomes)
         return Job(self, task, handle, subscriber)
 
     def job_of(self, task: Task[Any, R] | None, handle: str) -> Job[R]:
@@ -608,6 +656,14 @@ def _rate_of(rate: str | tuple[int, float] | None, name: str) -> list[float] | N
 
 def _name_of(task: Task[Any, Any] | str | None) -> str | None:
     return task.name if isinstance(task, Task) else task
+
+
+def _checked_exceptions(given: Iterable[type[Exception]]) -> tuple[type[Exception], ...]:
+    kinds = tuple(given)
+    for kind in kinds:
+        if not (isinstance(kind, type) and issubclass(kind, Exception)):
+            raise ConfigError(f"exceptions are classes of exceptions, not {kind!r}")
+    return kinds
 
 
 def _is_same_source(one: Callable[..., Any], other: Callable[..., Any]) -> bool:

@@ -25,7 +25,7 @@ class AppRegistry:
         self._lock = threading.Lock()
 
     def add(self, app: App) -> None:
-        """Know an app."""
+        """Register an app of this process."""
         with self._lock:
             self._apps.add(app)
 
@@ -50,7 +50,7 @@ class AppRegistry:
         if not apps:
             raise ConfigError("a shared task needs an app: make one, in a module that is imported before it is used")
         shown = ", ".join(repr(app) for app in apps)
-        raise ConfigError(f"a shared task does not know which app it is for: {shown}; app.set_default() chooses one")
+        raise ConfigError(f"a shared task needs one app, and there are several: {shown}; app.set_default() chooses one")
 
     def add_shared(self, task: Task[Any, Any]) -> None:
         """Know a task that was declared without an app."""

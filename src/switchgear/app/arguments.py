@@ -8,6 +8,8 @@ A function whose only parameter is annotated `bytes` is given the payload untouc
 
 A job as an argument, also inside of lists, dicts and objects, is `{"$job": "HANDLE"}`: the worker is given that job's
 result in its place.  If that result is bytes it is `{"$job": "HANDLE", "bytes": true}`, since bytes are not JSON.
+
+An array of `{"$job": "HANDLE", "failed": "TASK"}` stands for the failure of the first of these jobs that failed.
 """
 
 from __future__ import annotations
@@ -18,12 +20,12 @@ import re
 import typing
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from pathlib import PurePath
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
 from switchgear.app.injection import injected_parameters
+from switchgear.app.type_codecs import decode_by_type, encode_by_type
 from switchgear.errors import ArgumentError, ResultError
 
 __all__ = ["Arguments", "Reference", "to_json"]
@@ -31,8 +33,10 @@ __all__ = ["Arguments", "Reference", "to_json"]
 R = TypeVar("R")
 
 REFERENCE: Final = "$job"
+FAILED_TASK: Final = "failed"
 _REFERENCE_KEY: Final = b'"$job":'  # as our encoder writes it; a text with this in it has its quotes escaped
 _REFERENCE_TEXT: Final = b'"$job"'  # as any encoder writes it
+_FAILED_KEY: Final = b'"failed":'
 _OBJECT_OR_ARRAY: Final = msgspec.json.Decoder(dict[str, msgspec.Raw] | list[msgspec.Raw])
 # Values of these types, under a hint of the same type, are read as they were written; there is no need to try.
 _SIMPLE: Final = frozenset({bool, int, str})
@@ -51,20 +55,7 @@ def encode_unusual(value: Any) -> Any:
     """Convert a value of a type that msgspec does not know to a type that it knows."""
     if isinstance(value, Reference):
         return value.as_reference()
-    if isinstance(value, PurePath):
-        return str(value)
-    if hasattr(type(value), "model_dump"):  # a model of pydantic
-        return value.model_dump(mode="json")
-    raise TypeError(f"a value of type {type(value).__qualname__} cannot be written as JSON")
-
-
-def decode_unusual(kind: type, value: Any) -> Any:
-    """A value of a type that msgspec does not know, from what `encode_unusual` made of it."""
-    if isinstance(kind, type) and issubclass(kind, PurePath) and isinstance(value, str):
-        return kind(value)
-    if hasattr(kind, "model_validate"):
-        return kind.model_validate(value)
-    raise TypeError(f"{getattr(kind, '__qualname__', kind)} cannot be read from JSON")
+    return encode_by_type(value)
 
 
 _ENCODER: Final = msgspec.json.Encoder(enc_hook=encode_unusual)
@@ -81,7 +72,7 @@ class Hint:
 
     def __init__(self, kind: Any) -> None:
         self.kind = kind
-        self._decoder = msgspec.json.Decoder(kind, dec_hook=decode_unusual)  # TypeError: not a type for JSON
+        self._decoder = msgspec.json.Decoder(kind, dec_hook=decode_by_type)  # TypeError: not a type for JSON
 
     def read(self, data: bytes | msgspec.Raw) -> Any:
         """The value in a piece of JSON; raises ValueError."""
@@ -96,7 +87,7 @@ class Hint:
             return value
         try:
             # Keys are text in JSON, whatever the hint says of them.
-            return msgspec.convert(value, self.kind, str_keys=True, dec_hook=decode_unusual)
+            return msgspec.convert(value, self.kind, str_keys=True, dec_hook=decode_by_type)
         except msgspec.ValidationError as error:
             raise ValueError(_as_text(error)) from error
 
@@ -199,7 +190,7 @@ class Arguments(Generic[R]):
             ]
             fields: list[Any] = [*required, *optional]
             whole = msgspec.defstruct("Whole", fields, forbid_unknown_fields=True, gc=False)
-            return msgspec.json.Decoder(whole, dec_hook=decode_unusual)
+            return msgspec.json.Decoder(whole, dec_hook=decode_by_type)
         except (TypeError, ValueError):  # names or types that do not go together
             return None
 
@@ -296,14 +287,25 @@ class Arguments(Generic[R]):
         if _REFERENCE_TEXT not in payload or (self.takes_bytes and not _is_reference(payload)):
             return []
         found: dict[str, None] = {}
-        _replace_references(self._plain(payload), lambda handle, raw: found.setdefault(handle))
+        _replace_references(self._plain(payload), lambda handle, raw: found.setdefault(handle), found)
         return list(found)
 
+    def failure_references(self, payload: bytes) -> dict[str, str]:
+        """Handles of the jobs whose failures are wanted as arguments, with the names of their tasks."""
+        found: dict[str, Any] = {}
+        if _FAILED_KEY in payload and _REFERENCE_TEXT in payload:
+            _replace_references(self._plain(payload), lambda handle, raw: None, found, is_for_failures=True)
+        return {handle: name for handle, name in found.items() if name is not None}
+
     def decode(
-        self, payload: bytes, results: Mapping[str, bytes | None] | None = None
+        self,
+        payload: bytes,
+        results: Mapping[str, bytes | None] | None = None,
+        failures: Mapping[str, Any] | None = None,
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Positional and keyword arguments; `results` are those of the jobs that `references` named, None for a job
-        that has none because it did not succeed.  Raises ArgumentError."""
+        that has none because it did not succeed, and `failures` those of `failure_references`.  Raises
+        ArgumentError."""
         hints = self._resolve()
         has_references = _REFERENCE_TEXT in payload
         if self._takes_bytes:
@@ -321,7 +323,7 @@ class Arguments(Generic[R]):
                     arguments = {name: value for name, value in arguments.items() if value is not msgspec.UNSET}
                 return (), arguments
         if has_references:
-            read = self._read_with_references(payload, results or {})
+            read = self._read_with_references(payload, results or {}, failures or {})
         else:
             read = {}
             for name, data in self._by_name(self._open(payload)).items():
@@ -383,7 +385,9 @@ class Arguments(Generic[R]):
         assert self._more is not None
         return hints[self._more]
 
-    def _read_with_references(self, payload: bytes, results: Mapping[str, bytes | None]) -> dict[str, Any]:
+    def _read_with_references(
+        self, payload: bytes, results: Mapping[str, bytes | None], failures: Mapping[str, Any]
+    ) -> dict[str, Any]:
         hints = self._resolve()
 
         def result_of(handle: str, raw: bool) -> Any:
@@ -400,6 +404,9 @@ class Arguments(Generic[R]):
             raise ArgumentError(f"{self.name}: the payload is not a JSON object or array of arguments")
         read: dict[str, Any] = {}
         for name, value in self._by_name(given).items():
+            if _is_failure_reference(value):
+                read[name] = next((failures[one[REFERENCE]] for one in value if one[REFERENCE] in failures), None)
+                continue
             value = _replace_references(value, result_of)
             try:
                 if name == self._rest:
@@ -497,13 +504,31 @@ def _refuse_false_references(value: Any, data: bytes, check: Callable[[Reference
         raise ValueError(f"{REFERENCE!r} is kept for jobs and cannot be a key")
 
 
-def _replace_references(value: Any, result_of: Callable[[str, bool], Any]) -> Any:
-    """The values with each reference replaced by the result of its job."""
+def _is_failure_reference(value: Any) -> bool:
+    first = value[0] if isinstance(value, list) and value else None
+    return isinstance(first, dict) and first.keys() == {REFERENCE, FAILED_TASK}
+
+
+def _replace_references(
+    value: Any,
+    result_of: Callable[[str, bool], Any],
+    failed: dict[str, Any] | None = None,
+    *,
+    is_for_failures: bool = False,
+) -> Any:
+    """The values with each reference replaced by the result of its job; those to failures are added to `failed`, with
+    the names of their tasks if only these are wanted."""
     if isinstance(value, dict):
         handle = value.get(REFERENCE)
+        if isinstance(handle, str) and value.keys() == {REFERENCE, FAILED_TASK} and failed is not None:
+            failed[handle] = str(value[FAILED_TASK]) if is_for_failures else None
+            return None
         if isinstance(handle, str) and value.keys() <= {REFERENCE, "bytes"}:
             return result_of(handle, bool(value.get("bytes")))
-        return {name: _replace_references(item, result_of) for name, item in value.items()}
+        return {
+            name: _replace_references(item, result_of, failed, is_for_failures=is_for_failures)
+            for name, item in value.items()
+        }
     if isinstance(value, list):
-        return [_replace_references(item, result_of) for item in value]
+        return [_replace_references(item, result_of, failed, is_for_failures=is_for_failures) for item in value]
     return value

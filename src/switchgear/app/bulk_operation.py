@@ -1,4 +1,4 @@
-"""`BulkOperation`: one request that cancels or retries very many jobs, and how far it is."""
+"""`BulkOperation`: one request that cancels or retries very many jobs, and its progress."""
 
 from __future__ import annotations
 

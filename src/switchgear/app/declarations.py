@@ -1,4 +1,4 @@
-"""What an app declares to servers, its limits and schedules, and what it owns there by its name."""
+"""Declares the limits and schedules of an app to servers, and removes or reports those it no longer declares."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class _OwnerAnswer(msgspec.Struct):
 
 
 class EmbeddedAddress(msgspec.Struct):
-    """The contents of the file."""
+    """The contents of `server.json`: the address and process of the owner."""
 
     url: str
     pid: int

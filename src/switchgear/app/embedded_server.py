@@ -17,6 +17,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 from switchgear.app.embedded_address_file import EmbeddedAddress
 from switchgear.app.embedded_handle_prefix import handle_prefix
@@ -125,7 +126,8 @@ class EmbeddedServer:
         Its locks are released by themselves.  Its database must not be touched, not even closed.
         """
         if self._listening.done() and self._listening.exception() is None:
-            _close_sockets_of(self._listening.result())
+            urls = [urlsplit(address) for address in self._service.listeners.addresses]
+            _close_sockets_at({(url.hostname, url.port) for url in urls})
 
     # --- in its thread ---
 
@@ -202,7 +204,7 @@ def _wait_for_store(path: Path) -> None:
                 lock.release()
 
 
-def _close_sockets_of(address: ServerAddress) -> None:
+def _close_sockets_at(endpoints: set[tuple[str | None, int | None]]) -> None:
     """Close the server's connections and listening sockets."""
     for name in os.listdir("/dev/fd"):
         descriptor = int(name)
@@ -210,6 +212,6 @@ def _close_sockets_of(address: ServerAddress) -> None:
             if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
                 continue
             with socket.socket(fileno=os.dup(descriptor)) as end:
-                is_ours = end.family == socket.AF_INET and end.getsockname() == (address.host, address.port)
+                is_ours = end.family == socket.AF_INET and end.getsockname() in endpoints
             if is_ours:
                 os.close(descriptor)

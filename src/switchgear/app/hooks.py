@@ -1,4 +1,4 @@
-"""`AppHooks`: the middleware and the resources of an app, and how they are used."""
+"""`AppHooks`: calls the middleware of an app, and provides the resources of its tasks."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import logging
 import threading
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from switchgear.app.injection import AppResources
@@ -35,12 +36,23 @@ class AppHooks:
 
     # --- submitting ---
 
-    def prepared(self, task: Task[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Task[Any, Any]:
-        """The task with the options that the middleware gives to this submission."""
+    def prepared(
+        self, task: Task[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Task[Any, Any], Callable[[str | Exception], None]]:
+        """The task with the options that the middleware gives to this submission, and what is to be called with the
+        handle of its job, or with the reason why there is none."""
         submission = TaskSubmission(task.name, args, kwargs)
         for each in self.middleware:
             each.before_submit(submission)
-        return task.with_options(**submission.changes) if submission.changes else task
+        changed = task.with_options(**submission.changes) if submission.changes else task
+        return changed, partial(self._submitted, submission)
+
+    def _submitted(self, submission: TaskSubmission, outcome: str | Exception) -> None:
+        for each in reversed(self.middleware):
+            if isinstance(outcome, str):
+                self._logged(partial(each.after_submit, submission, outcome))
+            else:
+                self._logged(partial(each.on_submit_error, submission, outcome))
 
     # --- running ---
 
@@ -57,7 +69,7 @@ class AppHooks:
     async def call_async(
         self, task: Task[Any, Any], job: CurrentJob, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """The same for a coroutine function."""
+        """`call` for a task that is a coroutine function."""
         async with AsyncExitStack() as stack:
             for each in self.middleware:
                 await stack.enter_async_context(each.around_run_async(job))
@@ -77,7 +89,7 @@ class AppHooks:
                 log.exception(FAILED_HOOK)
 
     async def tell_async(self, job: CurrentJob, error: BaseException, outcome: Outcome) -> None:
-        """The same in an event loop."""
+        """`tell` for hooks that may be coroutine functions."""
         for each in self.middleware:
             try:
                 answer = _told(each, job, error, outcome)
@@ -88,15 +100,22 @@ class AppHooks:
 
     # --- processes and workers ---
 
-    def start_worker(self) -> None:
-        """A worker starts in this process."""
+    async def start_worker(self) -> None:
+        """Call `on_worker_start` of all middleware."""
         for each in self.middleware:
-            each.on_worker_start()
+            answer = each.on_worker_start()
+            if answer is not None:
+                await answer
 
-    def stop_worker(self) -> None:
-        """The worker has ended."""
+    async def stop_worker(self) -> None:
+        """Call `on_worker_stop` of all middleware, in reverse order."""
         for each in reversed(self.middleware):
-            self._logged(each.on_worker_stop)
+            try:
+                answer = each.on_worker_stop()
+                if answer is not None:
+                    await answer
+            except Exception:
+                log.exception(FAILED_HOOK)
 
     def start_process(self) -> None:
         """Jobs will run in this process; called for each worker in it, and told for the first."""

@@ -1,4 +1,4 @@
-"""Resources that tasks are given by their types: opened once for each process or for each job (`@app.resource`)."""
+"""Dependency injection for tasks: resources (`@app.resource`), opened once for each process or for each job."""
 
 from __future__ import annotations
 

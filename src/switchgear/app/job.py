@@ -10,12 +10,15 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from switchgear.app.arguments import REFERENCE, Reference, read_untyped_result
+from switchgear.app.exceptions import restored_failure
+from switchgear.app.payloads.codec import PLAIN
+from switchgear.app.payloads.envelope import is_envelope
 from switchgear.app.server_answers import Explanation, JobInfo
 from switchgear.app.task_options import Priority, Seconds, TaskOptions
 from switchgear.app.transport import refuse_to_block
 from switchgear.client.gearman.job_subscriber import JobEnd, JobSubscriber, Progress
 from switchgear.client.gearman.requests import UNKNOWN
-from switchgear.errors import ClientError, JobUnknown
+from switchgear.errors import ClientError, JobFailed, JobUnknown, ResultError
 
 if TYPE_CHECKING:
     from switchgear.app.app import App
@@ -64,7 +67,10 @@ class Job(Reference, Generic[R]):
 
     async def result_async(self, timeout: float | None = None) -> R:  # noqa: ASYNC109 - like `result`
         """`result` with asyncio; `await job` is short for it."""
-        return self._read(await self._wait_end_async(timeout))
+        end = await self._wait_end_async(timeout)
+        if self.app.payloads is None:
+            return self._read(end)
+        return await asyncio.to_thread(self._read, end)  # it may be in a blob store
 
     def __await__(self) -> Generator[Any, None, R]:
         return self.result_async().__await__()
@@ -79,11 +85,17 @@ class Job(Reference, Generic[R]):
 
     def _read(self, end: JobEnd) -> R:
         failure = end.failure(self.handle)
+        if isinstance(failure, JobFailed):
+            failure = restored_failure(self.app, self.task, failure)
         if failure is not None:
             raise failure
-        if self.task is None:
-            return cast(R, read_untyped_result(end.result))
-        return self.task.arguments.decode_result(end.result)
+        data = end.result
+        if is_envelope(data):
+            try:
+                data = (self.app.payloads or PLAIN).unwrap(data, self.task.name if self.task is not None else None)
+            except ValueError as error:
+                raise ResultError(f"the result of {self.handle}: {error}") from error
+        return cast(R, read_untyped_result(data)) if self.task is None else self.task.arguments.decode_result(data)
 
     def _wait_end(self, timeout: float | None) -> JobEnd:
         if (known := self._known_end) is not None:

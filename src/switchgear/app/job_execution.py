@@ -1,19 +1,29 @@
-"""Runs one attempt of a job: decodes its arguments, calls the task, and turns the result or exception into an outcome.
+"""Runs one attempt of a job: decodes its arguments, calls the task, converts the result or exception to an outcome.
 
 There is no I/O here.  Threads, event loops, child processes and the in-memory app all run jobs by these functions.
 """
 
 from __future__ import annotations
 
+import asyncio
 import random
 import traceback
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+import msgspec
+
+from switchgear.app.chunks import calls_in, chunk_result
 from switchgear.app.current_job import CurrentJob, Retry, running
+from switchgear.app.exceptions import raised_line
+from switchgear.app.failure import Failure
+from switchgear.app.payloads.codec import PLAIN
+from switchgear.app.payloads.envelope import Envelope, is_envelope
 from switchgear.client.gearman.assigned_job import AssignedJob, Complete, Fail, Outcome, RetryLater, Stopped
+from switchgear.client.gearman.job_subscriber import JobEnd
+from switchgear.errors import ArgumentError
 
 if TYPE_CHECKING:
     from switchgear.app.task import Task
@@ -27,6 +37,9 @@ __all__ = [
     "run",
     "run_async",
 ]
+
+A = TypeVar("A")
+B = TypeVar("B")
 
 # The maximum length of an error, which servers store and terminals show: its beginning and end are kept.
 LONGEST_ERROR_CHARACTERS: Final = 32_768
@@ -51,10 +64,10 @@ def current_job_of(assignment: AssignedJob, on_progress: Callable[[int, int, str
 
 def references_of(task: Task[Any, Any], payload: bytes) -> list[str]:
     """The handles of jobs among the arguments; none if the payload cannot be read, because then the run fails."""
-    if b"$job" not in payload:
-        return []
     try:
-        return task.arguments.references(payload)
+        if is_envelope(payload):
+            return Envelope.decode(payload).header.references
+        return task.arguments.references(payload) if b"$job" in payload else []
     except Exception:  # the run reports what is wrong with it
         return []
 
@@ -71,6 +84,22 @@ def run(task: Task[Any, Any], assignment: AssignedJob, job: CurrentJob) -> Outco
 
 
 def _run(task: Task[Any, Any], assignment: AssignedJob, job: CurrentJob) -> Outcome:
+    try:
+        calls = calls_in(assignment.payload)
+    except ArgumentError as error:
+        return _unreadable(error)
+    if calls is None:
+        return _call(task, assignment, job)
+    results: list[bytes] = []
+    for payload in calls:
+        outcome = _call(task, msgspec.structs.replace(assignment, payload=payload), job)
+        if not isinstance(outcome, Complete):
+            return outcome
+        results.append(outcome.result)
+    return Complete(chunk_result(results))
+
+
+def _call(task: Task[Any, Any], assignment: AssignedJob, job: CurrentJob) -> Outcome:
     with running(job):
         try:
             args, kwargs = _arguments(task, assignment)
@@ -102,9 +131,25 @@ async def run_async(task: Task[Any, Any], assignment: AssignedJob, job: CurrentJ
 
 
 async def _run_async(task: Task[Any, Any], assignment: AssignedJob, job: CurrentJob) -> Outcome:
+    try:
+        calls = calls_in(assignment.payload)
+    except ArgumentError as error:
+        return _unreadable(error)
+    if calls is None:
+        return await _call_async(task, assignment, job)
+    results: list[bytes] = []
+    for payload in calls:
+        outcome = await _call_async(task, msgspec.structs.replace(assignment, payload=payload), job)
+        if not isinstance(outcome, Complete):
+            return outcome
+        results.append(outcome.result)
+    return Complete(chunk_result(results))
+
+
+async def _call_async(task: Task[Any, Any], assignment: AssignedJob, job: CurrentJob) -> Outcome:
     with running(job):
         try:
-            args, kwargs = _arguments(task, assignment)
+            args, kwargs = await _beside_loop(_arguments, task, assignment)
         except Exception as error:
             return _unreadable(error)
         hooks = task.app.hooks
@@ -118,11 +163,29 @@ async def _run_async(task: Task[Any, Any], assignment: AssignedJob, job: Current
             if hooks.middleware:
                 await hooks.tell_async(job, error, outcome)
             return outcome
-        return _result(task, value)
+        return await _beside_loop(_result, task, value)
+
+
+async def _beside_loop(function: Callable[[Task[Any, Any], A], B], task: Task[Any, Any], value: A) -> B:
+    """Call it in a thread if the app has `PayloadCodec`, which may compress for long or talk to a blob store."""
+    if task.app.payloads is None:
+        return function(task, value)
+    return await asyncio.to_thread(function, task, value)
 
 
 def _arguments(task: Task[Any, Any], assignment: AssignedJob) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    return task.arguments.decode(assignment.payload, assignment.results)
+    payload, results = assignment.payload, assignment.results
+    payloads = task.app.payloads or PLAIN
+    if is_envelope(payload):
+        payload = payloads.unwrap(payload, task.name)
+    if results:
+        results = {handle: data and payloads.unwrap(data, None) for handle, data in results.items()}
+    failures = {
+        handle: Failure.of_end(task.app, handle, name, JobEnd(*assignment.failures[handle]))
+        for handle, name in task.arguments.failure_references(payload).items()
+        if handle in assignment.failures
+    }
+    return task.arguments.decode(payload, results, failures)
 
 
 def _unreadable(error: Exception) -> Fail:
@@ -132,7 +195,9 @@ def _unreadable(error: Exception) -> Fail:
 
 def _result(task: Task[Any, Any], value: object) -> Outcome:
     try:
-        return Complete(task.arguments.encode_result(value))
+        data = task.arguments.encode_result(value)
+        payloads = task.app.payloads
+        return Complete(data if payloads is None else payloads.wrap(data, task.name, []))
     except Exception as error:  # the task has done its work, so running it again would not help
         return Fail(_cut(f"{_summary(error)}\n\nThe task has returned, but its result could not be encoded."))
 
@@ -189,16 +254,22 @@ def _without_retries(text: str, retries: int) -> str:
 def error_text(error: BaseException) -> str:
     """The error as text: class and message on the first line, then an empty line, then the traceback."""
     trace = traceback.TracebackException(type(error), error, _users_part(error.__traceback__), compact=True)
-    return _cut(f"{_summary(error)}\n\n{''.join(trace.format()).rstrip()}")
+    text = _cut(f"{_summary(error)}\n\n{''.join(trace.format()).rstrip()}")
+    raised = raised_line(error, _message(error))
+    return f"{text}\n{raised}" if raised else text
 
 
 def _summary(error: BaseException) -> str:
-    try:
-        message = " ".join(str(error).split("\n"))
-    except Exception:
-        message = "(its message cannot be read)"
+    message = _message(error)
     name = type(error).__name__
     return (f"{name}: {message}" if message else name)[:LONGEST_SUMMARY_CHARACTERS]
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return " ".join(str(error).split("\n"))
+    except Exception:
+        return "(its message cannot be read)"
 
 
 def _users_part(trace: TracebackType | None) -> TracebackType | None:

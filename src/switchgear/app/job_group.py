@@ -52,6 +52,19 @@ class Handles(Sequence[str]):
         self._prefixes: list[str] = []
         self._odd: dict[int, str] = {}  # handles that are no such pair, by index
 
+    @classmethod
+    def of_numbers(cls, prefix: str, numbers: Iterable[int]) -> Handles:
+        """The handles of one server with these numbers.
+
+        >>> list(Handles.of_numbers("H:a", range(2, 4)))
+        ['H:a:2', 'H:a:3']
+        """
+        handles = cls()
+        handles._numbers.extend(numbers)
+        handles._starts.append(0)
+        handles._prefixes.append(prefix)
+        return handles
+
     def extend(self, handles: Iterable[str]) -> None:
         """Append handles."""
         numbers, prefix = self._numbers, f"{self._prefixes[-1]}:" if self._prefixes else ""

@@ -40,6 +40,12 @@ class Middleware:
     def before_submit(self, submission: TaskSubmission) -> None:
         """A job is about to be submitted, alone or with others."""
 
+    def after_submit(self, submission: TaskSubmission, handle: str) -> None:
+        """The server has taken the job."""
+
+    def on_submit_error(self, submission: TaskSubmission, error: Exception) -> None:
+        """The server has refused the job, or could not be reached; then the job may be there or not."""
+
     def around_run(self, job: CurrentJob) -> AbstractContextManager[object]:
         """A context in which an attempt runs.  It sees the exception of the task, if there is one."""
         return nullcontext()
@@ -54,11 +60,12 @@ class Middleware:
     def on_failure(self, job: CurrentJob, error: BaseException) -> Awaitable[None] | None:
         """A job has failed for good.  May be a coroutine function."""
 
-    def on_worker_start(self) -> None:
-        """A worker starts in this process, and is not connected yet."""
+    def on_worker_start(self) -> Awaitable[None] | None:
+        """A worker starts in this process, and is not connected yet.  May be a coroutine function, which runs in the
+        worker's event loop."""
 
-    def on_worker_stop(self) -> None:
-        """The worker has ended."""
+    def on_worker_stop(self) -> Awaitable[None] | None:
+        """Called once after a worker has stopped, in its main process and event loop.  May be a coroutine function."""
 
     def on_process_start(self) -> None:
         """Jobs will run in this process: that of a worker, or a child of it."""

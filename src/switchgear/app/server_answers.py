@@ -44,7 +44,7 @@ class JobInfo:
 
     @classmethod
     def read(cls, answer: Mapping[str, Any]) -> JobInfo:
-        """The object for a server's answer."""
+        """Convert the JSON answer of the server to this class."""
         message = _text(answer.get("message")) or ""
         numerator, denominator = answer.get("numerator", 0), answer.get("denominator", 0)
         return cls(
@@ -87,7 +87,7 @@ class FunctionInfo:
 
     @classmethod
     def read(cls, answer: Mapping[str, Any]) -> FunctionInfo:
-        """The object for a server's answer."""
+        """Convert the JSON answer of the server to this class."""
         names = ("ready", "running", "waiting_or_scheduled", "workers", "paused", "done", "failed")
         return cls(_text(answer["name"]) or "", **{name: answer[name] for name in names}, details=answer)
 
@@ -114,7 +114,7 @@ class ScheduleInfo:
 
     @classmethod
     def read(cls, answer: Mapping[str, Any]) -> ScheduleInfo:
-        """The object for a server's answer."""
+        """Convert the JSON answer of the server to this class."""
         names = ("spec", "timezone", "catch_up", "overlap", "paused", "last_job", "last_state")
         counts = ("fired", "skipped", "missed")
         return cls(
@@ -140,7 +140,7 @@ class WorkerInfo:
 
     @classmethod
     def read(cls, answer: Mapping[str, Any]) -> WorkerInfo:
-        """The object for a server's answer."""
+        """Convert the JSON answer of the server to this class."""
         functions = tuple(_text(name) or "" for name in answer["functions"])
         name = _text(answer["name"]) or ""
         return cls(name, answer["protocol"], answer["address"], functions, tuple(answer["running"]), details=answer)
@@ -158,7 +158,7 @@ class ConnectionInfo:
 
     @classmethod
     def read(cls, answer: Mapping[str, Any]) -> ConnectionInfo:
-        """The object for a server's answer."""
+        """Convert the JSON answer of the server to this class."""
         name = _text(answer["client_id"]) or ""
         return cls(answer["address"], answer["protocol"], name, answer["held"], details=answer)
 
@@ -175,7 +175,7 @@ class NodeInfo:
 
     @classmethod
     def read(cls, answer: Mapping[str, Any]) -> NodeInfo:
-        """The object for a server's answer."""
+        """Convert the JSON answer of the server to this class."""
         return cls(answer["name"], answer["address"], answer["role"], answer["silent_seconds"], details=answer)
 
 
@@ -193,7 +193,7 @@ class ServerInfo:
 
     @classmethod
     def read(cls, answer: Mapping[str, Any]) -> ServerInfo:
-        """The object for a server's answer."""
+        """Convert the JSON answer of the server to this class."""
         names = ("version", "uptime_seconds", "store", "jobs", "workers")
         return cls(process_id=answer["pid"], **{name: answer[name] for name in names}, details=answer)
 
@@ -209,7 +209,7 @@ class Explanation:
 
     @classmethod
     def read(cls, handle: str, answer: Mapping[str, Any]) -> Explanation:
-        """The object for a server's answer."""
+        """Convert the JSON answer of the server to this class."""
         return cls(handle, str(answer.get("state", "")), tuple(_reasons(answer)), details=answer)
 
     def __str__(self) -> str:

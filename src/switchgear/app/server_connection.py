@@ -1,4 +1,4 @@
-"""`ServerConnection`: the connection of an app to one server, made again while jobs of that server are waited for."""
+"""`ServerConnection`: the connection of an app to one server; reconnects while the app waits for jobs of the server."""
 
 from __future__ import annotations
 
@@ -15,12 +15,15 @@ from switchgear.client.gearman.job_subscriber import JobEnd, JobSubscriber
 from switchgear.client.gearman.packets import name_bytes, name_text
 from switchgear.client.gearman.requests import UNKNOWN, ControlRequest, RoutedRequest, SubscribeRequest
 from switchgear.client.sockets import DEFAULT_TIMEOUT_SECONDS, describe_os_error
+from switchgear.client.streams import open_stream
 from switchgear.errors import ConfigError, ExtensionRequired, ServerRefused, ServerUnreachable
 from switchgear.text import counted
 
 __all__ = ["ServerConnection"]
 
 _BACKOFF: Final = ReconnectBackoff(first_seconds=0.05, most_seconds=5.0)
+# A node of a cluster that does not answer for so long is passed over. The last one that is tried has more time.
+PASS_OVER_SECONDS: Final = 2.0
 # A server that was asked something, and neither answers nor reads for this long, counts as gone.
 SILENCE_SECONDS: Final = 30.0
 
@@ -61,7 +64,7 @@ class ServerConnection:
         request.send(self._stream.protocol)
 
     def flush(self) -> None:
-        """Send what was encoded."""
+        """Write all encoded packets to the socket."""
         if self._stream is not None:
             self._stream.flush()
 
@@ -94,8 +97,16 @@ class ServerConnection:
         await asyncio.shield(self._connecting)
 
     async def _connect(self) -> None:
+        for _ in range(self.location.addresses_count - 1):
+            try:
+                await self._connect_once(PASS_OVER_SECONDS)
+                return
+            except ServerUnreachable as error:
+                _log.debug("%s", error)
+        await self._connect_once(DEFAULT_TIMEOUT_SECONDS)
+
+    async def _connect_once(self, timeout_seconds: float) -> None:
         address = await self._address()
-        loop = asyncio.get_running_loop()
         stream = ClientStream(
             str(address),
             greets=True,
@@ -104,9 +115,8 @@ class ServerConnection:
             on_lost=self._on_lost,
         )
         try:
-            async with asyncio.timeout(DEFAULT_TIMEOUT_SECONDS):
-                tls = address.tls_context()
-                await loop.create_connection(lambda: stream, address.host, address.port, ssl=tls)
+            async with asyncio.timeout(timeout_seconds):
+                await open_stream(lambda: stream, address)
                 await stream.greeted
                 if self._check_prefix is not None:
                     await self._ask_for_prefix(stream, self._check_prefix)
@@ -164,7 +174,11 @@ class ServerConnection:
             else:
                 subscriber.on_connection_lost(error)
         if self._lost_subscribers and not self._is_closed:
-            _log.warning("%s; %s followed again when it is back", error, _jobs_are(len(self._lost_subscribers)))
+            _log.warning(
+                "%s; the app subscribes to %s again when it reconnects",
+                error,
+                counted(len(self._lost_subscribers), "job"),
+            )
             self._reconnecting = asyncio.get_running_loop().create_task(self._reconnect())
 
     async def _reconnect(self) -> None:
@@ -185,17 +199,17 @@ class ServerConnection:
     def _subscribe_again(self) -> None:
         subscribers, self._lost_subscribers = self._lost_subscribers, []
         if subscribers:
-            _log.info("%s is back; %s followed again", self.location.url, _jobs_are(len(subscribers)))
+            _log.info(
+                "%s is reachable again; the app subscribes to %s again",
+                self.location.url,
+                counted(len(subscribers), "job"),
+            )
         for handle, subscriber in subscribers:
             request = SubscribeAgainRequest(name_text(handle), subscriber, self._lost_subscribers)
             try:
                 self.send(request)
             except ExtensionRequired as error:
                 request.fail(error)
-
-
-def _jobs_are(number: int) -> str:
-    return f"{counted(number, 'job')} {'is' if number == 1 else 'are'}"
 
 
 def _retrieve_exception(task: asyncio.Task[None]) -> None:

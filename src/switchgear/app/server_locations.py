@@ -1,4 +1,5 @@
-"""Locations of servers: a fixed address, or the process that runs the server of an embedded directory."""
+"""Locations of servers: a fixed address, the nodes of a cluster, or the process that runs the server of an embedded
+directory."""
 
 from __future__ import annotations
 
@@ -6,9 +7,10 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Final
 
-from switchgear.client.address import ServerAddress
+from switchgear.client.address import ServerAddress, server_address
+from switchgear.client.cluster_nodes import NODE_SEPARATOR, ClusterNodes
 
-__all__ = ["EMBEDDED_SCHEME", "FixedLocation", "ServerLocation", "location_of"]
+__all__ = ["EMBEDDED_SCHEME", "ClusterLocation", "FixedLocation", "ServerLocation", "location_of"]
 
 EMBEDDED_SCHEME: Final = "embedded:"
 
@@ -18,6 +20,7 @@ class ServerLocation(ABC):
 
     directory: Path | None = None  # where its jobs are, if it is that of a directory
     start_seconds: float = 0.0  # how long `address` may take where the server has to be started first
+    addresses_count: int = 1  # how many different ones `address` may give, one after the other
 
     @abstractmethod
     def address(self) -> ServerAddress:
@@ -40,7 +43,7 @@ class FixedLocation(ServerLocation):
     """A server at a fixed address."""
 
     def __init__(self, url: str, token: str | None = None) -> None:
-        address = ServerAddress.parse(url)
+        address = server_address(url)
         self._address = address.secured_by(address.security.with_token(token))
 
     def address(self) -> ServerAddress:
@@ -51,13 +54,30 @@ class FixedLocation(ServerLocation):
         return str(self._address)
 
 
-def location_of(url: str, token: str | None = None) -> ServerLocation:
-    """The location of a URL, `gearman://HOST:PORT`, `gearmans://HOST:PORT` or `embedded:PATH`; raises ConfigError.
+class ClusterLocation(ServerLocation):
+    """A cluster, at any of its nodes."""
 
-    `token` identifies the client; default: that of the environment.
+    def __init__(self, url: str, token: str | None = None) -> None:
+        nodes = ClusterNodes.parse(url)
+        self._nodes = nodes.secured_by(nodes.security.with_token(token))
+        self.addresses_count = len(nodes.nodes)
+
+    def address(self) -> ServerAddress:
+        return self._nodes.address()
+
+    @property
+    def url(self) -> str:
+        return str(self._nodes)
+
+
+def location_of(url: str, token: str | None = None) -> ServerLocation:
+    """The location of a URL, `gearman://HOST:PORT`, `http://HOST:PORT`, either with TLS, or `embedded:PATH`;
+    raises ConfigError.
+
+    `gearman://HOST:PORT+HOST:PORT` is a cluster. `token` identifies the client; default: that of the environment.
     """
     if url.strip().startswith(EMBEDDED_SCHEME):
         from switchgear.app.embedded_location import EmbeddedLocation  # with a server of one's own comes more to import
 
         return EmbeddedLocation(url.strip())
-    return FixedLocation(url, token)
+    return ClusterLocation(url, token) if NODE_SEPARATOR in url else FixedLocation(url, token)

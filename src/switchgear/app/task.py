@@ -12,10 +12,11 @@ from contextlib import AbstractContextManager, AsyncExitStack, ExitStack, nullco
 from hashlib import blake2b
 from operator import length_hint
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, ParamSpec, TypeVar, Unpack, cast, overload
 
 from switchgear.app.app_registry import the_apps
 from switchgear.app.arguments import Arguments, to_json
+from switchgear.app.open_graph import OPEN_GRAPH
 from switchgear.app.task_options import EDGE_POLICIES, SubmitKeywords, TaskOptions
 from switchgear.app.tracing import SendSpan
 from switchgear.client.gearman.submit_request import SubmitRequest
@@ -24,13 +25,18 @@ from switchgear.job_options import JOB_OPTION_NAMED
 
 if TYPE_CHECKING:
     from switchgear.app.app import App
-    from switchgear.app.graph import Signature
+    from switchgear.app.graph import Group, Signature
     from switchgear.app.job import Job
     from switchgear.app.job_group import JobGroup
+    from switchgear.app.row_types import TakesOne, TakesThree, TakesTwo
 
 __all__ = ["AsyncTask", "Task", "new_task", "task_name"]
 
 P = ParamSpec("P")
+Q = ParamSpec("Q")
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
 R = TypeVar("R")
 
 _KEY_BYTES: Final = 64  # what servers take of a unique key; longer ones are hashed
@@ -66,6 +72,9 @@ class Task(Generic[P, R]):
         return f"<Task {self.name}>"
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        graph = OPEN_GRAPH.get()
+        if graph is not None:
+            return graph.call(self, args, kwargs)
         if self.injected:
             return cast(R, self._call_with_resources(args, kwargs))
         return cast(R, self.function(*args, **kwargs))
@@ -91,8 +100,13 @@ class Task(Generic[P, R]):
             self._app = the_apps.default_app()
         return self._app
 
+    @property
+    def typed_function(self) -> Callable[P, R]:
+        """The function as type checkers see it: its result is that of the job, also if it is a coroutine function."""
+        return cast(Callable[P, R], self.function)
+
     def bind(self, app: App) -> None:
-        """Give a shared task its app."""
+        """Bind a shared task to an app."""
         self._app = app
 
     @property
@@ -122,6 +136,8 @@ class Task(Generic[P, R]):
         Raises ArgumentError if the function cannot be called with these arguments, ServerUnreachable, ServerRefused or
         ExtensionRequired.
         """
+        if self.settings.has_callbacks:
+            return self.signature(*args, **kwargs).submit_with_callbacks()
         if self.app.tracing is None:
             return self.app.submit_request(self, self.request(args, kwargs))
         with self.sending() as span:
@@ -131,12 +147,28 @@ class Task(Generic[P, R]):
 
     async def submit_async(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """`submit` with asyncio."""
+        if self.settings.has_callbacks:
+            return await self.signature(*args, **kwargs).submit_with_callbacks_async()
         if self.app.tracing is None:
             return await self.app.submit_request_async(self, self.request(args, kwargs))
         with self.sending() as span:
             job = await self.app.submit_request_async(self, self.request(args, kwargs, trace=span.trace))
             span.accepted(job.handle)
             return job
+
+    @overload
+    def submit_many(self: TakesOne[A, R], a: Iterable[A], /) -> JobGroup[R]: ...
+
+    @overload
+    def submit_many(self: TakesTwo[A, B, R], a: Iterable[A], b: Iterable[B], /) -> JobGroup[R]: ...
+
+    @overload
+    def submit_many(self: TakesThree[A, B, C, R], a: Iterable[A], b: Iterable[B], c: Iterable[C], /) -> JobGroup[R]: ...
+
+    @overload
+    def submit_many(
+        self, a: Iterable[Any], b: Iterable[Any], c: Iterable[Any], d: Iterable[Any], /, *more: Iterable[Any]
+    ) -> JobGroup[R]: ...
 
     def submit_many(self, *iterables: Iterable[Any]) -> JobGroup[R]:
         """Submit a job for each item, or for each row of items if there are several iterables.
@@ -146,20 +178,77 @@ class Task(Generic[P, R]):
         """
         from switchgear.app.job_group import JobGroup
 
+        self._refuse_callbacks("submit_many")
         with self.sending() as span:
             group = JobGroup.submit(self.app, self, self._requests(iterables, watch=False, trace=span.trace))
             span.accepted_many(len(group))
             return group
 
+    @overload
+    async def submit_many_async(self: TakesOne[A, R], a: Iterable[A], /) -> JobGroup[R]: ...
+
+    @overload
+    async def submit_many_async(self: TakesTwo[A, B, R], a: Iterable[A], b: Iterable[B], /) -> JobGroup[R]: ...
+
+    @overload
+    async def submit_many_async(
+        self: TakesThree[A, B, C, R], a: Iterable[A], b: Iterable[B], c: Iterable[C], /
+    ) -> JobGroup[R]: ...
+
+    @overload
+    async def submit_many_async(
+        self, a: Iterable[Any], b: Iterable[Any], c: Iterable[Any], d: Iterable[Any], /, *more: Iterable[Any]
+    ) -> JobGroup[R]: ...
+
     async def submit_many_async(self, *iterables: Iterable[Any]) -> JobGroup[R]:
         """`submit_many` with asyncio."""
         from switchgear.app.job_group import JobGroup
 
+        self._refuse_callbacks("submit_many")
         with self.sending() as span:
             requests = self._requests(iterables, watch=False, trace=span.trace)
             group = await JobGroup.submit_async(self.app, self, requests)
             span.accepted_many(len(group))
             return group
+
+    @overload
+    def map(self: TakesOne[A, R], a: Iterable[A], /, *, window: int = 1000, in_order: bool = True) -> Iterator[R]: ...
+
+    @overload
+    def map(
+        self: TakesTwo[A, B, R],
+        a: Iterable[A],
+        b: Iterable[B],
+        /,
+        *,
+        window: int = 1000,
+        in_order: bool = True,
+    ) -> Iterator[R]: ...
+
+    @overload
+    def map(
+        self: TakesThree[A, B, C, R],
+        a: Iterable[A],
+        b: Iterable[B],
+        c: Iterable[C],
+        /,
+        *,
+        window: int = 1000,
+        in_order: bool = True,
+    ) -> Iterator[R]: ...
+
+    @overload
+    def map(
+        self,
+        a: Iterable[Any],
+        b: Iterable[Any],
+        c: Iterable[Any],
+        d: Iterable[Any],
+        /,
+        *more: Iterable[Any],
+        window: int = 1000,
+        in_order: bool = True,
+    ) -> Iterator[R]: ...
 
     def map(self, *iterables: Iterable[Any], window: int = 1000, in_order: bool = True) -> Iterator[R]:
         """The results for each item, or for each row of items if there are several iterables.
@@ -170,23 +259,146 @@ class Task(Generic[P, R]):
         """
         from switchgear.app.task_map import map_jobs
 
+        self._refuse_callbacks("map")
         with self.sending() as span:  # the jobs are submitted later, one after the other
             return map_jobs(self, self._requests(iterables, watch=True, trace=span.trace), window, in_order)
+
+    @overload
+    def amap(
+        self: TakesOne[A, R], a: Iterable[A], /, *, window: int = 1000, in_order: bool = True
+    ) -> AsyncIterator[R]: ...
+
+    @overload
+    def amap(
+        self: TakesTwo[A, B, R],
+        a: Iterable[A],
+        b: Iterable[B],
+        /,
+        *,
+        window: int = 1000,
+        in_order: bool = True,
+    ) -> AsyncIterator[R]: ...
+
+    @overload
+    def amap(
+        self: TakesThree[A, B, C, R],
+        a: Iterable[A],
+        b: Iterable[B],
+        c: Iterable[C],
+        /,
+        *,
+        window: int = 1000,
+        in_order: bool = True,
+    ) -> AsyncIterator[R]: ...
+
+    @overload
+    def amap(
+        self,
+        a: Iterable[Any],
+        b: Iterable[Any],
+        c: Iterable[Any],
+        d: Iterable[Any],
+        /,
+        *more: Iterable[Any],
+        window: int = 1000,
+        in_order: bool = True,
+    ) -> AsyncIterator[R]: ...
 
     def amap(self, *iterables: Iterable[Any], window: int = 1000, in_order: bool = True) -> AsyncIterator[R]:
         """`map` with asyncio."""
         from switchgear.app.task_map import map_jobs_async
 
+        self._refuse_callbacks("amap")
         with self.sending() as span:
             return map_jobs_async(self, self._requests(iterables, watch=True, trace=span.trace), window, in_order)
 
+    @overload
+    def starmap(
+        self: TakesOne[A, R], rows: Iterable[tuple[A]], *, window: int = 1000, in_order: bool = True
+    ) -> Iterator[R]: ...
+
+    @overload
+    def starmap(
+        self: TakesTwo[A, B, R], rows: Iterable[tuple[A, B]], *, window: int = 1000, in_order: bool = True
+    ) -> Iterator[R]: ...
+
+    @overload
+    def starmap(
+        self: TakesThree[A, B, C, R],
+        rows: Iterable[tuple[A, B, C]],
+        *,
+        window: int = 1000,
+        in_order: bool = True,
+    ) -> Iterator[R]: ...
+
+    @overload
+    def starmap(
+        self,
+        rows: Iterable[tuple[Any, Any, Any, Any, *tuple[Any, ...]]],
+        *,
+        window: int = 1000,
+        in_order: bool = True,
+    ) -> Iterator[R]: ...
+
+    def starmap(self, rows: Iterable[Any], *, window: int = 1000, in_order: bool = True) -> Iterator[R]:
+        """`map` over rows of arguments: `resize.starmap([("a.png", 64), ("b.png", 128)])`."""
+        from switchgear.app.task_map import map_jobs
+
+        self._refuse_callbacks("starmap")
+        with self.sending() as span:
+            return map_jobs(self, self._requests_for(map(tuple, rows), watch=True, trace=span.trace), window, in_order)
+
+    @overload
+    def chunks(self: TakesOne[A, R], rows: Iterable[tuple[A]], size: int) -> Group[list[R]]: ...
+
+    @overload
+    def chunks(self: TakesTwo[A, B, R], rows: Iterable[tuple[A, B]], size: int) -> Group[list[R]]: ...
+
+    @overload
+    def chunks(self: TakesThree[A, B, C, R], rows: Iterable[tuple[A, B, C]], size: int) -> Group[list[R]]: ...
+
+    @overload
+    def chunks(self, rows: Iterable[tuple[Any, Any, Any, Any, *tuple[Any, ...]]], size: int) -> Group[list[R]]: ...
+
+    def chunks(self, rows: Iterable[Any], size: int) -> Group[list[R]]:
+        """A group of jobs, each of which makes `size` calls, one for each row of arguments, and returns their results.
+
+        For tasks that take less time than handing out a job: `count.chunks(zip(texts), 100).submit()`.
+        """
+        from switchgear.app.chunks import chunk_task
+        from switchgear.app.graph import Group, Signature
+
+        if type(size) is not int or size < 1:
+            raise ValueError(f"size is a whole number from 1 up, not {size!r}")
+        task = chunk_task(self)
+        whole = iter(rows)
+        chunks = iter(lambda: [tuple(row) for row in itertools.islice(whole, size)], [])
+        return Group([Signature(task, (chunk,), {}, is_immutable=True) for chunk in chunks])
+
+    @overload
+    def signature(self, *args: P.args, **kwargs: P.kwargs) -> Signature[R]: ...
+
+    @overload
+    def signature(self: Task[Concatenate[Any, Q], R], *args: Q.args, **kwargs: Q.kwargs) -> Signature[R]: ...
+
     def signature(self, *args: Any, **kwargs: Any) -> Signature[R]:
-        """The task with arguments, to be submitted later, as part of a chain or group."""
+        """The task with arguments, to be submitted later, as part of a chain or group.
+
+        In a chain, the result of the step before it is its first argument, and those that are given here follow.
+        """
         from switchgear.app.graph import Signature
 
         return Signature(self, args, kwargs)
 
     s = signature
+
+    def immutable_signature(self, *args: P.args, **kwargs: P.kwargs) -> Signature[R]:
+        """A signature that is not given the result of the step before it in a chain."""
+        from switchgear.app.graph import Signature
+
+        return Signature(self, args, kwargs, is_immutable=True)
+
+    si = immutable_signature
 
     def job(self, handle: str) -> Job[R]:
         """A job of this task that was submitted before, perhaps by another process."""
@@ -211,7 +423,10 @@ class Task(Generic[P, R]):
     ) -> SubmitRequest:
         """The request that submits a job with these arguments; `trace` is that of its `sending`."""
         if self.app.hooks.middleware:
-            return self.app.hooks.prepared(self, args, dict(kwargs))._request(args, kwargs, watch=watch, trace=trace)
+            task, on_outcome = self.app.hooks.prepared(self, args, dict(kwargs))
+            request = task._request(args, kwargs, watch=watch, trace=trace)
+            request.on_outcome = on_outcome
+            return request
         return self._request(args, kwargs, watch=watch, trace=trace)
 
     def _request(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, watch: bool, trace: str) -> SubmitRequest:
@@ -225,7 +440,7 @@ class Task(Generic[P, R]):
         return SubmitRequest(
             function=self.name.encode(),
             unique=self._unique_key(by_name),
-            payload=payload,
+            payload=self._wrapped(payload),
             priority=settings.priority,
             durable=settings.durable,
             watch=watch,
@@ -233,6 +448,29 @@ class Task(Generic[P, R]):
             options=options,
             needs=self._needs if b'"$job"' not in payload else self._needs_with_references(payload),
         )
+
+    def alike_request(self, trace: str) -> SubmitRequest | None:
+        """A request that all jobs of this task share apart from their payloads and edges; None if they share none."""
+        if not self._is_alike():
+            return None
+        settings = self.settings
+        options = schedule_options(settings)
+        if trace or settings.trace:
+            options["trace"] = settings.trace or trace
+        function = self.name.encode()
+        return SubmitRequest(function, b"", b"", settings.priority, settings.durable, False, 0.0, options, self._needs)
+
+    def request_like(self, alike: SubmitRequest, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> SubmitRequest:
+        """The request for a job with these arguments, of which `alike_request` has given the rest."""
+        payload = self.arguments.encode_bound(self.arguments.bind(args, kwargs))
+        options, needs = alike.options, alike.needs
+        if b'"$job"' in payload:
+            edges = self._edges(payload)
+            if edges:
+                options = {**options, "after": list(edges), "on_failure": list(edges.values())}
+                needs = (*needs, "a job as an argument")
+        function, priority, durable = alike.function, alike.priority, alike.durable
+        return SubmitRequest(function, self._wrapped(payload), b"", priority, durable, False, 0.0, options, needs)
 
     def _requests(self, iterables: tuple[Iterable[Any], ...], *, watch: bool, trace: str) -> Iterator[SubmitRequest]:
         if not iterables:
@@ -242,6 +480,14 @@ class Task(Generic[P, R]):
             if not isinstance(iterable, Iterable):
                 raise TypeError(f"{self.name}: {iterable!r} is not iterable")
         rows = self._rows(iterables) if len(iterables) > 1 else ((item,) for item in iterables[0])
+        return self._requests_for(rows, watch=watch, trace=trace)
+
+    def _refuse_callbacks(self, what: str) -> None:
+        if self.settings.has_callbacks:
+            raise ValueError(f"{what} has no callbacks; submit a group of signatures: group({self.name}.s(...), ...)")
+
+    def _requests_for(self, rows: Iterable[tuple[Any, ...]], *, watch: bool, trace: str) -> Iterator[SubmitRequest]:
+        """The requests for rows of arguments."""
         if self._is_alike():
             return self._alike(rows, watch, trace)
         return (self.request(row, {}, watch=watch, trace=trace) for row in rows)
@@ -267,7 +513,16 @@ class Task(Generic[P, R]):
             if b'"$job"' in payload:
                 yield self.request(row, {}, watch=watch, trace=trace)
             else:
-                yield SubmitRequest(function, payload, b"", priority, durable, watch, 0.0, options, needs)
+                yield SubmitRequest(
+                    function, self._wrapped(payload), b"", priority, durable, watch, 0.0, options, needs
+                )
+
+    def _wrapped(self, payload: bytes) -> bytes:
+        """The payload as the app's `PayloadCodec` have it."""
+        payloads = self.app.payloads
+        if payloads is None:
+            return payload
+        return payloads.wrap(payload, self.name, self.arguments.references(payload))
 
     def _rows(self, iterables: tuple[Iterable[Any], ...]) -> Iterator[tuple[Any, ...]]:
         """Rows of items of several iterables; raises ValueError if one has more items, at once if that can be known."""
@@ -398,6 +653,9 @@ class AsyncTask(Task[P, R]):
 
     # Called, it gives a coroutine like the function; everything else is about what comes of it.
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:  # type: ignore[override]
+        graph = OPEN_GRAPH.get()
+        if graph is not None:
+            return cast(Coroutine[Any, Any, R], graph.call(self, args, kwargs))
         if self.injected:
             return cast(Coroutine[Any, Any, R], self._call_with_resources_async(args, kwargs))
         return cast(Coroutine[Any, Any, R], self.function(*args, **kwargs))

@@ -1,4 +1,4 @@
-"""`TaskDecorator`: what `@app.task(...)` and `@app.every(...)` return."""
+"""`TaskDecorator`: the decorators that `app.task(...)` and `app.every(...)` return."""
 
 from __future__ import annotations
 

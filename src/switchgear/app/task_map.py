@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from switchgear.app.awaited_jobs import AwaitedJobs
 from switchgear.app.job import Job
-from switchgear.app.transport import refuse_to_block
+from switchgear.app.transport import refuse_to_block, telling
 from switchgear.client.gearman.job_subscriber import JobSubscriber
 from switchgear.client.gearman.submit_request import SubmitRequest
 from switchgear.errors import ServerUnreachable
@@ -40,6 +40,7 @@ class TaskMap:
         self._size = size
         self._is_exhausted = False
         self._submitting: Future[list[str | Exception]] | None = None  # not answered yet
+        self._sent: list[SubmitRequest] = []  # the requests of these
         self._subscribers: list[JobSubscriber] = []  # of these
 
     def submit(self) -> Future[list[str | Exception]] | None:
@@ -50,9 +51,14 @@ class TaskMap:
         self._is_exhausted = not requests
         if not requests:
             return None
+        self._sent = requests
         self._subscribers = [JobSubscriber() for _ in requests]
         self._submitting = self.transport.submit_batch(requests, [*self._subscribers])
         return self._submitting
+
+    def sending(self) -> AbstractContextManager[list[str | Exception]]:
+        """The block in which the outcomes of a submission are waited for."""
+        return telling(self._sent)
 
     def add(self, outcomes: list[str | Exception]) -> None:
         """Add the jobs of a submission to the window."""
@@ -90,7 +96,7 @@ class TaskMap:
 
 
 def map_jobs(task: Task[Any, R], requests: Iterator[SubmitRequest], size: int, in_order: bool) -> Iterator[R]:
-    """See Task.map."""
+    """Implements `Task.map`."""
     refuse_to_block()
     return _iterate(TaskMap(task, requests, size, in_order))
 
@@ -100,7 +106,10 @@ def _iterate(mapping: TaskMap) -> Iterator[Any]:
         while True:
             submitting = mapping.submit()
             if submitting is not None:
-                mapping.add(mapping.transport.wait(submitting))
+                with mapping.sending() as outcomes:
+                    answer = mapping.transport.wait(submitting)
+                    outcomes += answer
+                mapping.add(outcomes)
             if not len(mapping.window):
                 return
             _, job = mapping.window.next(None)
@@ -112,7 +121,7 @@ def _iterate(mapping: TaskMap) -> Iterator[Any]:
 def map_jobs_async(
     task: Task[Any, R], requests: Iterator[SubmitRequest], size: int, in_order: bool
 ) -> AsyncIterator[R]:
-    """See Task.amap."""
+    """Implements `Task.amap`."""
     return _iterate_async(TaskMap(task, requests, size, in_order))
 
 
@@ -121,7 +130,10 @@ async def _iterate_async(mapping: TaskMap) -> AsyncIterator[Any]:
         while True:
             submitting = mapping.submit()
             if submitting is not None:
-                mapping.add(await mapping.transport.wait_async(submitting))
+                with mapping.sending() as outcomes:
+                    answer = await mapping.transport.wait_async(submitting)
+                    outcomes += answer
+                mapping.add(outcomes)
             if not len(mapping.window):
                 return
             _, job = await mapping.window.next_async(None)

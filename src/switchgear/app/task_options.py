@@ -24,7 +24,7 @@ from switchgear.units import LONGEST_SECONDS, SECONDS_PER_UNIT, duration_seconds
 __all__ = ["EDGE_POLICIES", "Priority", "Rate", "Seconds", "SubmitKeywords", "TaskKeywords", "TaskOptions"]
 
 Priority = Literal["high", "normal", "low"]
-EdgePolicyName = Literal["wait", "skip", "fail", "run"]
+EdgePolicyName = Literal["wait", "skip", "fail", "run", "error"]
 Seconds = float | timedelta
 Chooser = Callable[..., Any]  # given the arguments by name, says which of them count
 
@@ -115,6 +115,9 @@ class SubmitKeywords(JobKeywords, total=False):
     trace: str | None
     after: Any  # a Job, JobGroup or handle, a pair of one and a policy, or an iterable of these
     on_failure: EdgePolicyName
+    on_success: Any  # a signature, group or chain that is given the result
+    on_error: Any  # one that is given the Failure, if the job does not succeed
+    finally_: Any  # one that runs when the job has ended in any way
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +152,9 @@ class TaskOptions:
     trace: str | None = None  # the traceparent of the submitter's span
     after: tuple[Any, ...] = ()
     on_failure: str = "fail"
+    on_success: Any = None
+    on_error: Any = None
+    finally_: Any = None
 
     def changed(self, given: Mapping[str, Any], *, for_submission: bool = False) -> TaskOptions:
         """A copy with these options; raises TypeError for unknown ones and ValueError for bad values."""
@@ -162,6 +168,11 @@ class TaskOptions:
         options = replace(self, **changes)
         _check_together(options, given)
         return options
+
+    @property
+    def has_callbacks(self) -> bool:
+        """Whether other jobs follow a job of these options."""
+        return self.on_success is not None or self.on_error is not None or self.finally_ is not None
 
     @property
     def attempts(self) -> int:
@@ -196,7 +207,7 @@ def _check_together(options: TaskOptions, given: Mapping[str, Any]) -> None:
         raise ValueError("at and delay both say when a job may start; give one of them")
     if not options.unique and any(given.get(name) for name in ("unique_for", "unique_scope", "unique_policy")):
         name = next(name for name in ("unique_for", "unique_scope", "unique_policy") if given.get(name))
-        raise ValueError(f"{name} says how a unique key counts, but there is none: give unique as well")
+        raise ValueError(f"{name} needs a unique key: give unique as well")
     per_key = next((name for name in ("concurrency_per_key", "rate_per_key") if getattr(options, name)), None)
     if per_key is None and options.fair:
         per_key = "fair"
@@ -281,10 +292,16 @@ def _predecessors(value: Any, name: str) -> tuple[Any, ...]:
     if value is None:
         return ()
     is_pair = isinstance(value, tuple) and len(value) == 2 and value[1] in EDGE_POLICIES
-    if is_pair or isinstance(value, str) or not isinstance(value, list | tuple | set | frozenset | Iterable):
-        return (value,)
     # A JobGroup can be iterated over as well, but is one thing to wait for.
-    return (value,) if hasattr(value, "as_argument") else tuple(value)
+    is_one = is_pair or isinstance(value, str) or hasattr(type(value), "as_reference")
+    return (value,) if is_one or not isinstance(value, Iterable) else tuple(value)
+
+
+def _step(value: Any, name: str) -> Any:
+    """A callback: a signature, group or chain."""
+    if value is None or hasattr(value, "plan_jobs"):
+        return value
+    raise TypeError(f"{name} is a signature such as task.s(...), a group or a chain, not {value!r}")
 
 
 def _check_of(option: JobOption) -> Callable[[Any, str], Any]:
@@ -333,6 +350,9 @@ _CHECKS: Final[dict[str, Callable[[Any, str], Any]]] = {
     "rate_per_key": _optional(Rate.of),
     "fair": _flag,
     "run_in": _choice(*_RUN_IN),
+    "on_success": _step,
+    "on_error": _step,
+    "finally_": _step,
 }
 TASK_OPTIONS: Final = frozenset(TaskKeywords.__annotations__)
 SUBMIT_OPTIONS: Final = frozenset(SubmitKeywords.__annotations__)

@@ -33,7 +33,9 @@ from switchgear.app.server_connection import ServerConnection
 from switchgear.app.server_locations import ServerLocation
 from switchgear.app.transport import AppTransport
 from switchgear.backoff import ReconnectBackoff, RetryPauses, without_jitter
+from switchgear.client.cluster_nodes import NODE_SEPARATOR
 from switchgear.client.gearman.error_codes import JOB_NOT_FOUND
+from switchgear.client.gearman.graph_request import BeginGraphRequest, GraphEncoder, GraphIds, GraphRequest
 from switchgear.client.gearman.job_subscriber import JobSubscriber
 from switchgear.client.gearman.requests import (
     UNKNOWN,
@@ -62,6 +64,8 @@ class ThreadTransport(AppTransport):
     ) -> None:
         """`before_submission` is called with the requests of each submission, in the thread of the caller."""
         self._locations = locations
+        # HTTP reserves no handles for the jobs of a graph, so they are submitted one after the other.
+        self.takes_graphs = not any(location.url.startswith(("http://", "https://")) for location in locations)
         self._connect_seconds = connect_seconds
         # Weakly, so that an app which is dropped disconnects at once.
         self._before_submission = weakref.WeakMethod(before_submission) if before_submission is not None else None
@@ -78,6 +82,21 @@ class ThreadTransport(AppTransport):
             before_submission(requests)
         future: Future[list[str | Exception]] = Future()
         self._enqueue(PendingSubmission(requests, subscribers, future), None)
+        return future
+
+    def begin_graph(self, count: int, predecessor: str = "") -> Future[GraphIds]:
+        future: Future[GraphIds] = Future()
+        self._enqueue(BeginGraphRequest(count, predecessor, future), None)
+        return future
+
+    def submit_graph(self, ids: GraphIds, requests: list[SubmitRequest]) -> Future[int]:
+        before_submission = self._before_submission() if self._before_submission is not None else None
+        if before_submission is not None:
+            before_submission(requests)
+        encoder = GraphEncoder(ids)
+        encoder.add_all(requests)
+        future: Future[int] = Future()
+        self._enqueue(GraphRequest(ids, encoder.parts(), future), ids.server_number)
         return future
 
     def watch(self, handle: str, subscriber: JobSubscriber, server_number: int | None = None) -> Future[str]:
@@ -152,7 +171,7 @@ class IoThread:
     # --- in any thread ---
 
     def enqueue(self, request: RoutedRequest, server_number: int | None) -> None:
-        """Have this request sent."""
+        """Queue a request for the I/O thread."""
         self._queue.append((request, server_number))
         if not self._is_called:
             self._is_called = True
@@ -267,7 +286,7 @@ class IoThread:
                 raise ConfigError(
                     f"the handles of both {other.location.url} and {connection.location.url} begin with {prefix}, so"
                     " that a job of one would be taken for one of the other; give each server a gearman.handle_prefix"
-                    " of its own"
+                    f" of its own, or, if they are nodes of one cluster, write {_as_cluster(other, connection)}"
                 )
 
     def _find_server(self, waiting: PendingCall) -> bool:
@@ -411,6 +430,11 @@ class PendingCall:
         self.server_number = server_number
         self.deadline = deadline
         self.was_repeated = False
+
+
+def _as_cluster(first: ServerConnection, second: ServerConnection) -> str:
+    """The URL of two servers as nodes of a cluster."""
+    return f"{first.location.url}{NODE_SEPARATOR}{second.location.url.partition('://')[2]}"
 
 
 def _answer_unknown(request: RoutedRequest, problems: list[Exception]) -> None:

@@ -1,4 +1,4 @@
-"""`AppTracing`: where a tracing system hooks into an app; see `switchgear.contrib.otel`.
+"""`AppTracing`: the interface of a tracing system for an app; `switchgear.contrib.otel` implements it.
 
 An app without one has `App.tracing` None, and pays for one comparison per submission and per attempt.
 """
@@ -13,26 +13,26 @@ __all__ = ["AppTracing", "AttemptSpan", "SendSpan"]
 
 
 class SendSpan:
-    """A submission that is traced."""
+    """The span of a submission."""
 
     trace: str = ""  # the traceparent that travels with the jobs; empty: none
 
     def accepted(self, handle: str) -> None:
-        """The server has taken the job, and this is its handle."""
+        """Called when the server has accepted the job, with its handle."""
 
     def accepted_many(self, count: int) -> None:
-        """The servers have taken so many jobs."""
+        """Called when the servers have accepted this number of jobs."""
 
 
 class AttemptSpan:
-    """An attempt that is traced."""
+    """The span of an attempt."""
 
     def ended(self, outcome: Outcome) -> None:
-        """The attempt has ended so."""
+        """Called when the attempt has ended, with its outcome."""
 
 
 class AppTracing:
-    """What a tracing system implements."""
+    """The interface that a tracing system implements."""
 
     def sending(self, function: str) -> AbstractContextManager[SendSpan]:
         """Entered before jobs of a function are submitted, and left when the server has them."""

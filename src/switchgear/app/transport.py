@@ -13,14 +13,15 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any, Final, TypeVar
 from weakref import WeakSet
 
+from switchgear.client.gearman.graph_request import GraphIds
 from switchgear.client.gearman.job_subscriber import JobSubscriber, Progress
 from switchgear.client.gearman.submit_request import SubmitRequest
 
-__all__ = ["JOB_LOOPS", "AppTransport", "only", "refuse_to_block"]
+__all__ = ["JOB_LOOPS", "AppTransport", "only", "refuse_to_block", "telling"]
 
 T = TypeVar("T")
 
@@ -58,6 +59,19 @@ class AppTransport(ABC):
     ) -> Future[list[str | Exception]]:
         """Submit jobs; the result has a handle or an exception for each.  Subscribers receive all events of their
         jobs."""
+
+    takes_graphs: bool = False  # `begin_graph` and `submit_graph` can be called
+
+    def begin_graph(self, count: int, predecessor: str = "") -> Future[GraphIds]:
+        """Reserve handles for a graph of so many jobs, at the server that has this predecessor if there is one.
+
+        The future raises ExtensionRequired if the server is a plain Gearman server.
+        """
+        raise NotImplementedError
+
+    def submit_graph(self, ids: GraphIds, requests: list[SubmitRequest]) -> Future[int]:
+        """Submit all jobs of a graph, or none of them; the result is their number."""
+        raise NotImplementedError
 
     @abstractmethod
     def watch(self, handle: str, subscriber: JobSubscriber, server_number: int | None = None) -> Future[str]:
@@ -117,41 +131,71 @@ class AppTransport(ABC):
         """Submit one job, as a batch of one; see `only`."""
         return self.submit_batch([request], [subscriber])
 
+    def _outcomes(self, requests: list[SubmitRequest], future: Future[list[str | Exception]]) -> list[str | Exception]:
+        """The outcomes of a batch, of which those are told that want to know."""
+        with telling(requests) as outcomes:
+            answer = self.wait(future)
+            outcomes += answer
+        return outcomes
+
+    async def _outcomes_async(
+        self, requests: list[SubmitRequest], future: Future[list[str | Exception]]
+    ) -> list[str | Exception]:
+        with telling(requests) as outcomes:
+            answer = await self.wait_async(future)
+            outcomes += answer
+        return outcomes
+
     def submit_many(self, requests: Iterable[SubmitRequest]) -> Iterator[list[str | Exception]]:
         """Submit any number of jobs, many of them on their way at a time; outcomes in order, batch by batch.
 
         If the requests raise, that is raised after the outcomes of those before have been given.
         """
-        on_their_way: deque[Future[list[str | Exception]]] = deque()
+        on_their_way: deque[tuple[list[SubmitRequest], Future[list[str | Exception]]]] = deque()
         problem: Exception | None = None
         try:
             for batch in batches(requests):
-                on_their_way.append(self.submit_batch(batch, [None] * len(batch)))
+                on_their_way.append((batch, self.submit_batch(batch, [None] * len(batch))))
                 if len(on_their_way) >= BATCHES_ON_THEIR_WAY:
-                    yield self.wait(on_their_way.popleft())
+                    yield self._outcomes(*on_their_way.popleft())
         except Exception as error:
             problem = error
         while on_their_way:
-            yield self.wait(on_their_way.popleft())
+            yield self._outcomes(*on_their_way.popleft())
         if problem is not None:
             raise problem
 
     async def submit_many_async(self, requests: Iterable[SubmitRequest]) -> AsyncIterator[list[str | Exception]]:
         """`submit_many` with asyncio."""
-        on_their_way: deque[Future[list[str | Exception]]] = deque()
+        on_their_way: deque[tuple[list[SubmitRequest], Future[list[str | Exception]]]] = deque()
         problem: Exception | None = None
         try:
             for batch in batches(requests):
-                on_their_way.append(self.submit_batch(batch, [None] * len(batch)))
+                on_their_way.append((batch, self.submit_batch(batch, [None] * len(batch))))
                 await asyncio.sleep(0)  # others may go on while a long list is prepared
                 if len(on_their_way) >= BATCHES_ON_THEIR_WAY:
-                    yield await self.wait_async(on_their_way.popleft())
+                    yield await self._outcomes_async(*on_their_way.popleft())
         except Exception as error:
             problem = error
         while on_their_way:
-            yield await self.wait_async(on_their_way.popleft())
+            yield await self._outcomes_async(*on_their_way.popleft())
         if problem is not None:
             raise problem
+
+
+@contextmanager
+def telling(requests: list[SubmitRequest]) -> Iterator[list[str | Exception]]:
+    """A block that fills the list with the outcomes of these requests, or raises; tells those that want to know."""
+    outcomes: list[str | Exception] = []
+    try:
+        yield outcomes
+    except Exception as error:
+        outcomes = [error] * len(requests)
+        raise
+    finally:
+        for request, outcome in zip(requests, outcomes):
+            if request.on_outcome is not None:
+                request.on_outcome(outcome)
 
 
 def _forget_callback(future: Future[Any], callback: Callable[[Future[Any]], None]) -> None:

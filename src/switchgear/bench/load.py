@@ -122,7 +122,7 @@ class LoadConnection(ABC):
 
     @abstractmethod
     def receive(self) -> None:
-        """Read and handle what has come."""
+        """Read and handle the bytes that have arrived."""
 
     def on_unexpected(self, kind: int, body: bytes) -> None:
         if kind == Packet.ECHO_RES and body == CLOSING:

@@ -1,4 +1,4 @@
-"""Readings of benchmarks, and how their rounds are run.
+"""Measurements of benchmarks (`Reading`), and the loop that runs their rounds.
 
 A round visits all cells before the next begins, so that a slow minute of the machine affects all of them.
 """
@@ -15,7 +15,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One run of one cell."""
+    """The measurement of one run of one workload on one server."""
 
     jobs: int
     seconds: float  # elapsed, from the first request to the last answer

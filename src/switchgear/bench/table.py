@@ -9,7 +9,7 @@ __all__ = ["HEADS", "Head", "figure", "markdown", "rows_of"]
 
 
 class Head(NamedTuple):
-    """The head of a column."""
+    """The heading of a column."""
 
     title: str
     right: bool = False
@@ -67,7 +67,7 @@ def _also(notes: dict[str, float]) -> str:
 
 
 def markdown(heads: Sequence[Head], rows: Sequence[Sequence[str]]) -> str:
-    """A table for a page."""
+    """A table in Markdown."""
     lines = [
         _line([head.title for head in heads]),
         "|" + "|".join("---:" if head.right else "---" for head in heads) + "|",

@@ -1,4 +1,4 @@
-"""`switchgear access`: writes and checks the access file, which says who may do what."""
+"""`switchgear access`: adds, removes and checks identities in the access file."""
 
 from __future__ import annotations
 
@@ -36,12 +36,11 @@ Examples:
   switchgear access check --token-file mailer.token --role submit --function mail.send
 
 \b
-Roles:
-  read     look at jobs, functions, workers, schedules and the server
+Roles:  read     inspect jobs, functions, workers, schedules and the server
   submit   submit jobs, and follow single jobs by their handles
   work     run jobs; declare the limits and schedules of a program
-  operate  cancel, retry, pause, limit, schedule; and read
-  admin    everything, such as to stop the server
+  operate  cancel, retry, pause, limit, schedule; and everything that read permits
+  admin    everything, including stopping the server
 """
 
 _file_option = click.option(
@@ -58,7 +57,7 @@ _function_option = click.option(
     "functions",
     multiple=True,
     metavar="GLOB",
-    help="Only for functions of such names, such as 'mail.*'; may be given several times. Default: every function.",
+    help="Only for functions that match, such as 'mail.*'; may be given several times. Default: every function.",
 )
 
 
@@ -86,13 +85,20 @@ def _write(path: Path, changed: AccessList) -> None:
 
 @click.group(epilog=_EPILOG)
 def access() -> None:
-    """Say who may do what: identities with roles, functions, and tokens, certificates or CURVE keys.
+    """Manage the access file: identities with roles, functions, and tokens, certificates or CURVE keys.
 
-    A server uses the file that access.file names (`switchgear serve --access-file FILE`), and reads it again on SIGHUP.
+    The server reads the file in its setting access.file (`switchgear serve --access-file FILE`), and again on SIGHUP.
     """
 
 
-@access.command()
+@access.command(
+    epilog="""\b
+Examples:
+  switchgear access add mailer --role submit --function 'mail.*' --token-out mailer.token
+  switchgear access add ops --role operate --certificate CN=ops
+  switchgear access add worker-7 --role work --curve-key worker-7.key
+"""
+)
 @click.argument("name")
 @_role_option
 @_function_option
@@ -100,22 +106,22 @@ def access() -> None:
     "--token-out",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Write the new token to this file, for its owner alone. Default: standard output.",
+    help="Write the new token to this file, with mode 0600. Default: standard output.",
 )
-@click.option("--no-token", is_flag=True, help="Make no token. Default if there is a certificate or a key.")
+@click.option("--no-token", is_flag=True, help="Create no token. The default if you give a certificate or a key.")
 @click.option(
     "--certificate",
     "certificates",
     multiple=True,
     metavar="CN=NAME|sha256:HEX",
-    help="The owner of this client certificate: the common name of its subject, or its SHA-256 fingerprint.",
+    help="A client certificate of the identity: the common name of its subject, or its SHA-256 fingerprint.",
 )
 @click.option(
     "--curve-key",
     "curve_keys",
     multiple=True,
     metavar="KEY|FILE",
-    help="The owner of this public CURVE key, or of the one in this .key file.",
+    help="A public CURVE key of the identity, or the .key file that contains it.",
 )
 @_file_option
 def add(
@@ -128,9 +134,9 @@ def add(
     curve_keys: tuple[str, ...],
     file: Path | None,
 ) -> None:
-    """Add an identity, or give one more roles, functions and credentials.
+    """Add an identity, or add roles, functions and credentials to one.
 
-    NAME is the name in logs. The name anonymous stands for peers that have not identified themselves.
+    NAME is the name in logs. The name anonymous is for peers that have not identified themselves.
     """
     path = _path(file)
     known = _read(path)
@@ -198,7 +204,14 @@ def _write_secret(path: Path, text: str) -> None:
         file.write(text + "\n")
 
 
-@access.command("list")
+@access.command(
+    "list",
+    epilog="""\b
+Examples:
+  switchgear access list
+  switchgear access list --file access.toml --json | jq -r '.[].identity'
+""",
+)
 @_file_option
 @json_option("Write a JSON array, an object for each identity.")
 def list_identities(file: Path | None, as_json: bool) -> None:
@@ -247,11 +260,16 @@ def _row(entry: AccessEntry) -> list[str]:
     ]
 
 
-@access.command()
+@access.command(
+    epilog="""\b
+Examples:
+  switchgear access remove mailer
+"""
+)
 @click.argument("name")
 @_file_option
 def remove(name: str, file: Path | None) -> None:
-    """Remove an identity. A server that reads the file again closes its connections."""
+    """Remove an identity. On SIGHUP, the server closes the connections of this identity."""
     path = _path(file)
     known = _read_existing(path)
     if name == "anonymous":
@@ -262,7 +280,14 @@ def remove(name: str, file: Path | None) -> None:
     _write(path, replace(known, identities={key: entry for key, entry in known.identities.items() if key != name}))
 
 
-@access.command()
+@access.command(
+    epilog="""\b
+Examples:
+  switchgear access check
+  switchgear access check --identity mailer --role submit --function mail.send
+  switchgear access check --token-file mailer.token --role submit
+"""
+)
 @click.option("--identity", metavar="NAME", help="Check what this identity may do.")
 @click.option("--token-file", metavar="FILE", help="Check what the owner of the token in this file may do.")
 @_role_option
@@ -271,9 +296,9 @@ def remove(name: str, file: Path | None) -> None:
 def check(
     identity: str | None, token_file: str | None, roles: tuple[str, ...], functions: tuple[str, ...], file: Path | None
 ) -> None:
-    """Check the access file; or whether an identity has these roles for these functions.
+    """Check the access file, or whether an identity has roles for functions.
 
-    The exit code is 0 if all is well, and 1 if the identity may not do that.
+    Exits with 0 if the file is valid and the identity has the roles, and with 1 otherwise.
     """
     path = _path(file)
     known = _read_existing(path)

@@ -64,21 +64,21 @@ Examples:
 @click.option(
     "--rounds",
     type=click.IntRange(1, 100),
-    help="Go round so often, however long it takes; the best round is shown. Default: up to 3, within a minute.",
+    help="The number of rounds; the best round is shown. Default: up to 3, within a minute.",
 )
-@click.option("--quick", is_flag=True, help="One round with a tenth of the jobs: for seeing that it works.")
+@click.option("--quick", is_flag=True, help="Run one round with a tenth of the jobs, to check that it works.")
 @click.option(
     "--dir",
     "directory",
     type=click.Path(exists=True, file_okay=False, writable=True, path_type=Path),
-    help="Keep the databases of the durable parts here meanwhile. Default: the directory for temporary files.",
+    help="The directory for temporary databases. Default: the system's directory for temporary files.",
 )
 @click.option(
     "--json",
     "file",
     callback=reading(_file),
     metavar="FILE",
-    help="Write all readings there as JSON, besides.",
+    help="Also write all measurements to this file as JSON.",
 )
 @click.pass_context
 def bench(
@@ -89,17 +89,17 @@ def bench(
     directory: Path | None,
     file: Path | None,
 ) -> None:
-    """Measure how fast the server is on this machine, in about a minute.
+    """Measure the speed of the server on this machine, in about a minute.
 
-    Servers are started for it on free ports of this machine, one for each measurement, and stopped again; no other
-    server is touched.  Clients and workers are this program's own, and check that no job is lost, doubled or mixed up.
+    The command starts a server on a free port for each measurement, and stops it afterwards; it does not touch other
+    servers. Its own clients and workers check that no job is lost, duplicated or mixed up.
 
-    The figure that holds still is the server's processor time per job (all threads, user and system).  Rates and times
-    depend on what else the machine does, and on the load, which is written in Python and shares it.
+    The most stable figure is the processor time of the server per job (all threads, user and system). Rates and
+    durations depend on other programs on the machine, and on the load generator, which is written in Python.
 
-    x1 and x32: how many requests each connection keeps unanswered; 64 clients and 64 workers with 100 bytes of payload
-    where nothing else is said.  SPREAD: how far the worst round lay above the best, which is shown: that with the
-    least processor time, and for durable and tasks that with the highest rate.
+    x1 and x32 are the numbers of unanswered requests per connection. Unless stated otherwise, there are 64 clients and
+    64 workers, and payloads of 100 bytes. The table shows the best round: that with the least processor time, and for
+    durable and tasks the one with the highest rate. SPREAD is the difference between the worst and the best round.
 
     Exits with 1 if a measurement failed.
     """

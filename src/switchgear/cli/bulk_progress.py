@@ -1,14 +1,14 @@
-"""Runs a bulk action for `switchgear cancel` and `retry`, and shows how far it is."""
+"""Runs a bulk action for `switchgear cancel` and `retry`, and shows its progress."""
 
 from __future__ import annotations
 
-import sys
 import time
 from contextlib import suppress
 from typing import Any, Final
 
 import click
 
+from switchgear.cli.progress import ProgressBar
 from switchgear.client.gearman.blocking import Client
 from switchgear.errors import ClientError
 
@@ -16,8 +16,6 @@ __all__ = ["change_in_bulk"]
 
 MOST_AT_A_TIME: Final = 1_000_000  # what a server takes in one action
 PAUSE_SECONDS: Final = 0.1
-# How often progress is told where lines cannot be written over.
-LINE_SECONDS: Final = 5.0
 
 
 def change_in_bulk(client: Client, action: str, selection: dict[str, Any], most: int | None, word: str) -> int:
@@ -37,42 +35,19 @@ def change_in_bulk(client: Client, action: str, selection: dict[str, Any], most:
 
 def _finished(client: Client, progress: dict[str, Any], word: str) -> int:
     """Wait for the end of an action, and say how far it is; returns how many jobs it has changed."""
-    shown = _ProgressLine(word)
+    bar = ProgressBar(word)
     try:
         while progress["state"] == "running":
             time.sleep(PAUSE_SECONDS)
             (progress,) = client.control("bulk_actions", id=progress["id"])
-            shown.show(progress["handled"], progress["matched"])
+            bar.show(progress["handled"], progress["matched"])
     except KeyboardInterrupt:
         with suppress(ClientError):
             progress = client.control("abort_bulk", id=progress["id"])
-        shown.end()
+        bar.end()
         click.echo(f"aborted: {progress['changed']} of {progress['matched']} {word}", err=True)
         raise
-    shown.end()
+    finally:
+        bar.end()
     changed: int = progress["changed"]
     return changed
-
-
-class _ProgressLine:
-    """A line of standard error that is written over and over, or a line now and then if that is not a terminal."""
-
-    def __init__(self, word: str) -> None:
-        self._word = word
-        self._is_terminal = sys.stderr is not None and sys.stderr.isatty()
-        self._told_at = time.monotonic()
-        self._is_open = False
-
-    def show(self, handled: int, matched: int) -> None:
-        now = time.monotonic()
-        if not self._is_terminal and now - self._told_at < LINE_SECONDS:
-            return
-        self._told_at = now
-        text = f"{self._word} {handled:,} of {matched:,}"
-        click.echo(f"\r{text}" if self._is_terminal else text, err=True, nl=not self._is_terminal)
-        self._is_open = self._is_terminal
-
-    def end(self) -> None:
-        if self._is_open:
-            click.echo("", err=True)
-            self._is_open = False

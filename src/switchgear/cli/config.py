@@ -1,4 +1,4 @@
-"""`switchgear config`: check a configuration, or show the one in force."""
+"""`switchgear config`: checks a configuration, or shows all settings with their values."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Examples:
 @click.option("--json", "as_json", is_flag=True, help="Write one JSON object.")
 @click.pass_context
 def check(ctx: click.Context, file: Path | None, as_json: bool) -> None:
-    """Look for problems, and list all of them.
+    """Check the configuration and list all errors.
 
     Exits with 0 if there are none and with 2 if there are.
     """
@@ -69,7 +69,7 @@ Examples:
 @click.argument("file", type=_FILE, required=False)
 @click.option("--json", "as_json", is_flag=True, help="Write one JSON array, an object for each setting.")
 def show(file: Path | None, as_json: bool) -> None:
-    """Show every setting: value, meaning, where it came from.
+    """Show every setting with its value, meaning and origin.
 
     The output is a configuration file that gives the same values.
     """

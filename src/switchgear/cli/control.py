@@ -66,13 +66,13 @@ def cancel(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Cancel unfinished jobs: those named, each by its HANDLE, or its number, or all that match.
+    """Cancel unfinished jobs: the named ones, or all that match the options.
 
-    A running one ends for its submitter and for the server at once, and what its worker reports is ignored. A worker
-    that knows how is told to stop; most protocols have no word for that, and their workers go on. Exits with 1 if any
-    of the jobs is unknown or finished; the others are cancelled all the same. With options that say which jobs, there
-    is nothing wrong with finding none. If more than 1,000 match, the others are cancelled by one bulk action of the
-    server, of which the progress is shown and which Ctrl-C aborts.
+    Name each job by its HANDLE or its number. A running job ends at once for its submitter and for the server. The
+    server tells the worker to stop if its protocol has a message for that; other workers continue, and their reports
+    are ignored. Exits with 1 if a named job is unknown or finished; the others are cancelled all the same. With
+    options, it is no error if no job matches. If more than 1,000 jobs match, the server cancels the others in one bulk
+    action; the command shows its progress, and Ctrl-C aborts it.
     """
     selection = given(options)
     _check(handles, selection, limit)
@@ -120,12 +120,12 @@ def retry(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Run jobs again that ended without success, under their old handles and with all their attempts.
+    """Retry jobs that ended without success, with the same handles and all their attempts.
 
-    Name each job by its HANDLE, or its number, or select them by options that all have to match. Options select only
-    failed jobs, unless --state says otherwise. Exits with 1 if a named job is unknown or did not end without success;
-    the others are retried all the same. A selection may be empty. If more than 1,000 match, the others are retried by
-    one bulk action of the server.
+    Name each job by its HANDLE or its number, or select jobs by options; a job must match all of them. Options select
+    only failed jobs, unless you give --state. Exits with 1 if a named job is unknown or has not ended without success;
+    the others are retried all the same. With options, it is no error if no job matches. If more than 1,000 jobs match,
+    the server retries the others in one bulk action.
     """
     refuse_dead_with_other_states(options)
     selection = given(options)
@@ -186,10 +186,10 @@ def change(
     server: str,
     as_json: bool,
 ) -> None:
-    """Change the priority of jobs that do not run yet, or when they may start.
+    """Change the priority or the start time of jobs that have not started.
 
-    Name each job by its HANDLE, or its number. A ready job goes to the end of the queue of its new priority. Exits with
-    1 if any of the jobs is unknown, runs or has ended; the others are changed all the same.
+    Name each job by its HANDLE or its number. A ready job moves to the end of the queue of its new priority. Exits with
+    1 if a job is unknown, is running or has ended; the others are changed all the same.
     """
     if priority is None and run_at is None:
         raise click.UsageError("Give --priority, --at, or both.")
@@ -217,7 +217,7 @@ Examples:
 @json_option("Write one JSON object: functions, an array of function, paused and known, and problems.")
 @click.pass_context
 def pause(ctx: click.Context, functions: tuple[str, ...], server: str, as_json: bool) -> None:
-    """Stop starting the jobs of functions.
+    """Stop starting jobs of functions.
 
     Jobs are still accepted, and running ones continue. The function stays paused until it is resumed. A function that
     has had no worker and no job since the server was started is paused too, with a note.
@@ -236,7 +236,7 @@ Examples:
 @json_option("Write one JSON object: functions, an array, and problems.")
 @click.pass_context
 def resume(ctx: click.Context, functions: tuple[str, ...], server: str, as_json: bool) -> None:
-    """Hand out the jobs of paused functions again."""
+    """Start jobs of paused functions again."""
     _set_paused(ctx, "resume", functions, server, as_json)
 
 
@@ -252,7 +252,7 @@ def _set_paused(ctx: click.Context, verb: str, functions: tuple[str, ...], serve
         for answer in answers:
             click.echo(f"{printable(answer['function'])} {'paused' if answer['paused'] else 'resumed'}")
             if not answer.get("known", True):  # perhaps it is misspelt
-                complain(f"nobody knows {answer['function']} yet; it will be paused when it appears")
+                complain(f"there is no function {answer['function']} yet; it will be paused when it appears")
     _finish(ctx, problems, as_json)
 
 

@@ -1,4 +1,4 @@
-"""`switchgear device`: pass WMP messages on between workers and managers."""
+"""`switchgear device`: forwards WMP messages between workers and managers."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ Examples:
 
 \b
 Signals:
-  TERM, INT  stop; jobs go on, and what workers have to say waits for the device to come back
-  USR1       log how many messages were passed on, and how many could not be
+  TERM, INT  stop; running jobs continue, and reports of workers wait until the device is started again
+  USR1       log how many messages were forwarded, and how many could not be
 """
 
 
@@ -63,7 +63,7 @@ def _levels() -> click.Choice[str]:
     show_default=True,
     callback=reading(_listen_url),
     metavar="URL",
-    help="Where workers, and devices below this one, connect.",
+    help="The address at which workers, and devices below this one, connect.",
 )
 @click.option(
     "--manager",
@@ -72,14 +72,14 @@ def _levels() -> click.Choice[str]:
     required=True,
     callback=reading(_manager_url),
     metavar="URL",
-    help="A manager, or a device above this one; may be given several times. Workers below offer themselves to all.",
+    help="A manager, or a device above this one; may be given several times. Workers register with all of them.",
 )
 @click.option(
     "--identity",
     default="",
     metavar="NAME",
-    help="What managers know the device by. No two devices may have the same, and it must not change when the device"
-    " is started again. Default: device:HOST:PORT.",
+    help="The name by which managers identify the device. It must be unique among devices, and the same after a restart"
+    " of the device. Default: device:HOST:PORT.",
 )
 @click.option(
     "--server-key",
@@ -93,8 +93,8 @@ def _levels() -> click.Choice[str]:
     "--key",
     default="",
     metavar="FILE",
-    help="Our own key, a file that ends in .key_secret. With it, workers have to encrypt, and managers with a"
-    " --server-key know the device by it.",
+    help="The key pair of the device, a file that ends in .key_secret. With it, workers must encrypt, and managers with"
+    " a --server-key identify the device by it.",
 )
 @click.option(
     "--curve-clients-dir",
@@ -110,10 +110,12 @@ def _levels() -> click.Choice[str]:
     default=1000,
     show_default=True,
     metavar="N",
-    help="Messages that may wait for one worker or manager. A worker with this many waiting counts as gone.",
+    help="The maximum number of messages that wait for one worker or manager. A worker with more counts as lost.",
 )
 @click.option("--allow-remote", is_flag=True, help="Permit listening on addresses that other machines can reach.")
-@click.option("--log-level", type=_levels(), default="info", show_default=True, help="The least important messages.")
+@click.option(
+    "--log-level", type=_levels(), default="info", show_default=True, help="The lowest level of messages to log."
+)
 def device(
     listen: ListenUrl,
     managers: tuple[str, ...],
@@ -126,11 +128,11 @@ def device(
     allow_remote: bool,
     log_level: str,
 ) -> None:
-    """Stand between WMP workers and managers, and pass on what they say.
+    """Forward WMP messages between workers and managers.
 
-    Workers connect to one device instead of to every manager, and can be where managers cannot be reached.  Devices can
-    be chained.  A device keeps no jobs: what is lost with it is made good by the managers, if their workers promise
-    signs of life.
+    Workers connect to one device instead of every manager, and can be in a network that managers cannot reach. Devices
+    can be chained. A device stores no jobs: if messages are lost with it, the managers recover, provided that their
+    workers send heartbeats.
     """
     if not (listen.is_loopback or allow_remote or key):
         raise ConfigError(

@@ -18,7 +18,7 @@ COMMANDS = {
     "steal": ("dwork_steal", "steal", "Take tasks that are ready."),
     "complete": ("dwork_steal", "complete", "Report tasks as done, or as failed."),
     "transfer": ("dwork_steal", "transfer", "Give a task back, perhaps to be done after others."),
-    "exit": ("dwork_steal", "exit_", "Give back all tasks of a worker that is gone."),
+    "exit": ("dwork_steal", "exit_", "Release all tasks of a worker."),
     "status": ("dwork_tasks", "status", "Show how many tasks there are."),
     "lookup": ("dwork_tasks", "lookup", "Show what is known of a task."),
     "work": ("dwork_work", "work", "Steal tasks and run their names as commands."),

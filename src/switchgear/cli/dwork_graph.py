@@ -1,4 +1,4 @@
-"""`switchgear dwork graph`: what is done, what took longest, what is stuck, and a picture of it."""
+"""`switchgear dwork graph`: counts tasks by state, shows the critical path and stuck tasks, and draws the graph."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ MOST_NAMED: Final = 20
 def graph(
     ctx: click.Context, file: str | None, dot: str | None, svg: str | None, as_json: bool, link: DworkServer
 ) -> None:
-    """Show the graph of a server's tasks: how many are in which state, the critical path, and what is stuck.
+    """Show the task graph of a server: the number of tasks in each state, the critical path, and stuck tasks.
 
     The critical path is the chain of tasks that took longest until now. Stuck is what waits, directly or not, for a
     task that failed. Finished tasks are shown as long as the server remembers them.

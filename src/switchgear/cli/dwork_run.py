@@ -59,7 +59,9 @@ MOST_COMPLAINTS: Final = 10
 @click.option(
     "--jobs", "-j", type=click.IntRange(1), metavar="N", help="Run this many at once. Default: one for each processor."
 )
-@click.option("--keep-going", "-k", is_flag=True, help="After a failure, go on with what does not wait for it.")
+@click.option(
+    "--keep-going", "-k", is_flag=True, help="After a failure, continue with tasks that do not wait for the failed one."
+)
 @click.option(
     "--dry-run", "-n", is_flag=True, help="Run nothing; write the commands in an order in which they may run."
 )
@@ -68,9 +70,9 @@ MOST_COMPLAINTS: Final = 10
     "--left",
     metavar="FILE",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write what was not done to this file.",
+    help="Write the tasks that were not done to this file.",
 )
-@click.option("--quiet", "-q", is_flag=True, help="Write what the tasks write and what failed, and nothing else.")
+@click.option("--quiet", "-q", is_flag=True, help="Write only the output of tasks, and failures.")
 @json_option("Report on standard output, one JSON object on each line; what the tasks write goes to standard error.")
 @click.pass_context
 def run(
@@ -84,7 +86,7 @@ def run(
     quiet: bool,
     as_json: bool,
 ) -> None:
-    """Run all tasks of a FILE as commands, as many at once as allowed, each after those that it waits for.
+    """Run all tasks of a FILE as commands, up to --jobs at once, each after its predecessors.
 
     No server is needed, and nothing is stored: to continue after an interruption, see --left. The output of a task is
     passed on when it ends, and not mixed with that of others. After a failure no more tasks are started, except with

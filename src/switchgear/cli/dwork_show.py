@@ -9,19 +9,17 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
 import click
 
 from switchgear.cli.output import printable
+from switchgear.cli.progress import ProgressBar
 from switchgear.client.dwork.local_run import RunObserver, RunReport
 from switchgear.client.dwork.records import bytes_of
 from switchgear.client.dwork.shell_commands import CommandResult
 from switchgear.json_bytes import plain
 from switchgear.units import short_duration
-
-if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
 
 __all__ = ["DworkPrinter", "RunDisplay", "print_summary", "summary_object"]
 
@@ -68,29 +66,19 @@ class RunDisplay(RunObserver[CommandResult]):
         self._ended = 0
         self._failed = 0
         self._running = 0
-        self._progress: Progress | None = None
-        self._bar: TaskID | None = None
+        self._bar = ProgressBar("", total, quiet=quiet or as_json)
 
     @property
     def one_stream(self) -> bool:
         return self._output.one_stream
 
     def __enter__(self) -> Self:
-        if sys.stderr.isatty() and not self._quiet and not self._as_json:
-            from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-            columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-            self._progress = Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False)
-            self._bar = self._progress.add_task("", total=self._total)
-            self._progress.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._progress is not None:
-            self._progress.stop()
+        self._bar.end()
 
     def started(self, name: str) -> None:
         self._running += 1
@@ -110,23 +98,19 @@ class RunDisplay(RunObserver[CommandResult]):
         self._update()
 
     def _show(self, name: str, outcome: CommandResult, failure: str | None, seconds: float) -> None:
-        has_lines = self._progress is None or outcome.has_output or failure is not None
-        if self._progress is not None and has_lines:
-            self._progress.stop()  # make room
+        if outcome.has_output or failure is not None:
+            self._bar.hide()  # make room
         self._output.pass_on(outcome)
         if self._as_json:
             self._tell("done" if failure is None else "failed", name, seconds=round(seconds, 6), error=failure)
         elif failure is not None:
             self._say(f"failed in {short_duration(seconds)}: {shown(name)}: {printable(failure)}")
-        elif self._progress is None and not self._quiet:
+        elif not self._bar.is_shown and not self._quiet:
             self._say(f"done in {short_duration(seconds)}: {shown(name)}")
-        if self._progress is not None and has_lines:
-            self._progress.start()
 
     def _update(self) -> None:
-        if self._progress is not None and self._bar is not None:
-            failed = f", {self._failed} failed" if self._failed else ""
-            self._progress.update(self._bar, completed=self._ended, description=f"{self._running} running{failed}")
+        failed = f", {self._failed} failed" if self._failed else ""
+        self._bar.show(self._ended, label=f"{self._running} running{failed}")
 
     def _say(self, text: str) -> None:
         width = len(str(self._total))

@@ -43,9 +43,8 @@ Examples:
 
 \b
 Exit codes:
-  0  here is a task
-  1  there is none: nothing is left to do, or only what waits for tasks that failed; or, without --wait, none is
-     ready now
+  0  a task was taken
+  1  there is no task: nothing is left to do, or all tasks wait for failed ones; or, without --wait, none is ready now
   3  no answer
   4  with --wait: none became ready in that time
 """
@@ -118,7 +117,7 @@ Exit codes:
 @click.option(
     "--error",
     metavar="TEXT",
-    help="They failed, for this reason. A dhub server does not know this: for it they are done.",
+    help="Report the tasks as failed, with this reason. A dhub server does not support this and takes them as done.",
 )
 @json_option("Write one JSON object: not_found, an array of names.")
 @link_options
@@ -126,7 +125,7 @@ Exit codes:
 def complete(
     ctx: click.Context, tasks: tuple[str, ...], host: str | None, error: str | None, as_json: bool, link: DworkServer
 ) -> None:
-    """Report TASKs as done, so that those that wait for them can go on."""
+    """Report TASKs as done, so that the tasks that wait for them become ready."""
     reason = None if error is None else os.fsencode(error)
     with link.client(host or host_name()) as client:
         unknown = client.complete([os.fsencode(task) for task in tasks], error=reason)
@@ -155,7 +154,7 @@ Exit codes:
 def transfer(
     ctx: click.Context, task: str, predecessors: tuple[str, ...], host: str | None, as_json: bool, link: DworkServer
 ) -> None:
-    """Give back a stolen TASK; any worker may get it, after the DEPs are done."""
+    """Release a stolen TASK; any worker can get it after the DEPs are done."""
     with link.client(host or host_name()) as client:
         unknown = client.transfer(os.fsencode(task), after=[os.fsencode(name) for name in predecessors])
     _report_unknown(ctx, unknown, "the worker does not have this task", as_json)
@@ -189,7 +188,7 @@ Exit codes:
 @link_options
 @click.pass_context
 def exit_(ctx: click.Context, host: str | None, as_json: bool, link: DworkServer) -> None:
-    """Tell the server that the worker HOST is gone: all its tasks become ready again."""
+    """Deregister the worker HOST: all its tasks become ready again."""
     name = host or host_name()
     with link.client(name) as client:
         known = client.exit()

@@ -147,7 +147,7 @@ Exit codes:
 @json_option("Write one JSON object: active, ready, text.")
 @link_options
 def status(as_json: bool, link: DworkServer) -> None:
-    """Show how many tasks are not done, and how many of them could be stolen now."""
+    """Show the number of unfinished tasks, and how many of them are ready."""
     with link.client() as client:
         answer = client.status()
     if as_json:
@@ -174,9 +174,9 @@ Exit codes:
 @link_options
 @click.pass_context
 def lookup(ctx: click.Context, task: str, as_json: bool, link: DworkServer) -> None:
-    """Show what the server knows of a TASK: its state, who has it, why it failed.
+    """Show a TASK: its state, the worker that holds it, and its error.
 
-    A dhub server does not know this question.
+    A dhub server does not support this.
     """
     with link.client() as client:
         record = client.lookup(os.fsencode(task))

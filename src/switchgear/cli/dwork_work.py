@@ -51,7 +51,7 @@ _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 @click.option("--host", help="The name of this worker, which no other may have. Default: HOST:PID.")
 @click.option("--wait", is_flag=True, help="When nothing is left to do, wait for more.")
 @duration_option(
-    "--lease", "If this worker is silent for this long, the server gives its tasks to others. Default: 60.", "60"
+    "--lease", "The server assigns the tasks to other workers after this long without a heartbeat. Default: 60.", "60"
 )
 @duration_option("--give-up", "How long to retry while the server cannot be reached. Default: 5m.", "5m")
 @click.option("--quiet", "-q", is_flag=True, help="Report problems only.")

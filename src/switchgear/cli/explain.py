@@ -26,13 +26,14 @@ Examples:
 @json_option("Write one JSON object: handle, function, state, and reasons, an array of word, text and data.")
 @click.pass_context
 def explain(ctx: click.Context, handle: str | None, server: str, as_json: bool) -> None:
-    """Say why a job waits, where it runs, or how it ended; or why submissions are refused.
+    """Show why a job waits, where it runs, or how it ended; or why the server refuses submissions.
 
-    The job is named by its HANDLE, as its submitter was told, or its number, which is at the end of the handle.
+    Name the job by its HANDLE, which its submitter received, or its number, the last part of the handle.
 
-    Without HANDLE it says whether submissions are refused and why, and if memory is full, who holds most of it.
+    Without HANDLE, show whether the server refuses submissions, and why. If memory is full, also show the function and
+    the connection that use the most.
 
-    There may be several reasons at once; the most important comes first. Exits with 1 if the server does not know the
+    A job can have several reasons at once; the most important comes first. Exits with 1 if the server does not know the
     job.
     """
     try:

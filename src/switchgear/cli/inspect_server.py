@@ -47,9 +47,9 @@ Examples:
 def functions(server: str, as_json: bool) -> None:
     """List functions with their queues and workers.
 
-    READY jobs wait for a worker, WAITING ones for other jobs or for their time. DONE and FAILED count since the
-    server was started. OLDEST is the age of the job that has been ready for longest. LIMITS are those that were set
-    with switchgear limit, or by a Python program.
+    READY jobs wait for a worker, WAITING jobs for other jobs or for their start time. DONE and FAILED are counted since
+    the server started. OLDEST is the age of the job that has been ready for longest. LIMITS were set with
+    `switchgear limit` or by a Python program.
     """
     with Client(server) as client:
         found = client.control("functions")
@@ -86,7 +86,7 @@ Examples:
 @server_option
 @json_option("Write a JSON array, an object for each worker.")
 def workers(server: str, as_json: bool) -> None:
-    """List connected workers, what they can do, and how many jobs each of them runs."""
+    """List connected workers with their functions and the number of jobs that each runs."""
     with Client(server) as client:
         found = client.control("workers")
     if as_json:
@@ -160,10 +160,10 @@ Examples:
 @server_option
 @json_option("Write a JSON object: jobs, an array, and next_before_id, the ID for --before to go on, or null.")
 def jobs(server: str, as_json: bool, **options: Any) -> None:
-    """List jobs, the newest first, finished ones included as long as the server keeps them.
+    """List jobs, newest first, including finished jobs that are still in the history.
 
     A job is dead if it failed because its attempts were used up, not because a worker reported a failure; --state
-    failed lists both. A search with --dead, --error or --contains examines some thousand jobs at a time, and says
+    failed lists both. A search with --dead, --error or --contains examines some thousand jobs at a time, and prints
     where to continue.
     """
     refuse_dead_with_other_states(options)
@@ -243,10 +243,10 @@ Examples:
 @json_option("Write one JSON object, with the whole payload and result.")
 @click.pass_context
 def job(ctx: click.Context, handle: str, server: str, as_json: bool) -> None:
-    """Show one job: its state, what it was given, what came of it, and its history.
+    """Show one job: its state, payload, result, attempts and state changes.
 
-    The job is named by its HANDLE, as its submitter was told, or its number, which is at the end of the handle.
-    Exits with 1 if the server does not know the job.
+    Name the job by its HANDLE, which its submitter received, or its number, the last part of the handle. Exits with
+    1 if the server does not know the job.
     """
     try:
         with Client(server) as client:

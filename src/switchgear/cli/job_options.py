@@ -1,4 +1,4 @@
-"""Options of commands that submit jobs, made from the table of job options."""
+"""Options of commands that submit jobs, generated from the table of job options."""
 
 from __future__ import annotations
 

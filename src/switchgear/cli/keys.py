@@ -30,7 +30,7 @@ A client needs its own .key_secret file and the server's .key file; the server n
 @click.argument("name")
 @click.option("--force", is_flag=True, help="Replace a key pair of that name.")
 def keys(directory: Path, name: str, force: bool) -> None:
-    """Make a key pair for ZeroMQ (CURVE): NAME.key is public, NAME.key_secret is for its owner alone."""
+    """Generate a CURVE key pair for ZeroMQ: NAME.key is public, NAME.key_secret is secret."""
     import zmq.auth
 
     if not name or "/" in name or name.startswith("."):

@@ -30,11 +30,11 @@ Examples:
 @server_option
 @json_option("Write one JSON object: function and policy.")
 def limit(function: str, server: str, as_json: bool, **limits: Any) -> None:
-    """Show or set how many jobs of a function may run, and how often one may start.
+    """Show or set the concurrency and rate limits of a function.
 
-    Limits apply to all workers together, of all protocols, and are stored. Limits that are not given stay. A job has
-    the key that its submitter gave it; jobs without a key have no limit by key. Limits that a Python program declares
-    are set again whenever a worker of that program connects.
+    Limits apply to all workers of all protocols together, and are stored. Limits that you do not give do not change. A
+    job has the key that its submitter set; limits per key do not apply to jobs without a key. Limits that a Python
+    program declares are set again whenever a worker of that program connects.
     """
     with Client(server) as client:
         answer = client.control("limit", function=function, **limits)

@@ -1,4 +1,4 @@
-"""`switchgear log`: what ran, how long it took, what failed, and what never ended."""
+"""`switchgear log`: shows runs from the job log, with durations and errors, and entries of the audit log."""
 
 from __future__ import annotations
 
@@ -73,9 +73,9 @@ Examples:
 @click.option("--function", metavar="NAME", help="Only runs of this function.")
 @click.option("--key", metavar="KEY", help="Only runs with this unique key, or of jobs with this name.")
 @click.option("--handle", metavar="HANDLE", help="Only the job with this handle.")
-@click.option("--host", metavar="NAME", help="Only what this host has written.")
-@click.option("--failed", is_flag=True, help="Only what failed.")
-@click.option("--unfinished", is_flag=True, help="Only what was started and has not ended.")
+@click.option("--host", metavar="NAME", help="Only runs that this host has written.")
+@click.option("--failed", is_flag=True, help="Only failed runs.")
+@click.option("--unfinished", is_flag=True, help="Only runs that have started and not ended.")
 @click.option("--since", metavar="WHEN", callback=reading(_past), help=f"Only runs from then on. {_WHEN_HELP}")
 @click.option("--until", metavar="WHEN", callback=reading(_past), help="Only runs before then.")
 @click.option(
@@ -83,7 +83,7 @@ Examples:
 )
 @click.option("--before", type=click.IntRange(1), metavar="ID", help="Only runs older than the one with this number.")
 @click.option("--summary", is_flag=True, help="Instead of runs, show counts and durations for each function.")
-@click.option("--audit", is_flag=True, help="Instead of runs, show what operators have done, and what was refused.")
+@click.option("--audit", is_flag=True, help="Instead of runs, show actions of operators and refusals.")
 @click.option("--url", metavar="URL", help="The log to read: sqlite:PATH or postgresql://USER@HOST/DATABASE.")
 @click.option(
     "--config",
@@ -93,8 +93,8 @@ Examples:
     help="Read the log of the server with this configuration. Default: as for `switchgear serve`.",
 )
 @named_server_option(
-    "Read the log of this server, gearman://HOST:PORT, which is asked where it is. Default: SWITCHGEAR_SERVER, then"
-    " SWITCHGEAR_URL; if neither is set, no server is asked."
+    "Read the log of this server, gearman://HOST:PORT. Default: SWITCHGEAR_SERVER, then"
+    " SWITCHGEAR_URL; if neither is set, the log in the configuration."
 )
 @json_option(
     "Write a JSON object: runs, an array, and next_before_id, the ID for --before to go on, or null."
@@ -120,12 +120,12 @@ def log(
     server: str | None,
     as_json: bool,
 ) -> None:
-    """Show what ran: when, for how long, and how it ended; the newest first.
+    """Show runs from the job log: when each started, how long it took, and how it ended; newest first.
 
-    The server writes this log for the jobs of every protocol, and workers may add tasks of their own. It is read from
-    its database, so the server need not run, unless it has to be asked where that is. TOOK is the duration of the last
-    attempt, KEY the unique key of a job or else its name, such as that of a dwork task, and MESSAGE what its worker
-    said last, if any did.
+    The server logs the jobs of every protocol, and workers can log their own tasks. The command reads the database of
+    the log. The server need not run, unless the command has to request the location of the log from it. TOOK is the
+    duration of the last attempt, KEY the unique key of a job or otherwise its name, such as that of a dwork task, and
+    MESSAGE the last message of its worker.
     """
     if failed and unfinished:
         raise click.UsageError("--failed and --unfinished cannot both be: what failed has ended.")

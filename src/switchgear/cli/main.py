@@ -38,13 +38,13 @@ class ExitCode(IntEnum):
 
     @property
     def meaning(self) -> str:
-        """The meaning as text."""
+        """The description of the exit code, for help texts."""
         return _MEANINGS[self]
 
 
 _MEANINGS = {
     ExitCode.SUCCESS: "success",
-    ExitCode.FAILED: "the job failed, or what was asked for could not be done",
+    ExitCode.FAILED: "the job failed, or the request was refused",
     ExitCode.USAGE: "wrong usage or configuration",
     ExitCode.UNREACHABLE: "the server cannot be reached",
     ExitCode.TIMED_OUT: "timed out waiting",
@@ -76,10 +76,10 @@ class _Lazy(NamedTuple):
 COMMANDS = {
     "serve": _Lazy("switchgear.cli.serve", "serve", "Run the job server."),
     "gearmand": _Lazy("switchgear.cli.gearmand", "gearmand", "Run the job server with gearmand's own options."),
-    "submit": _Lazy("switchgear.cli.submit", "submit", "Submit a job, and wait for its result unless told not to."),
+    "submit": _Lazy("switchgear.cli.submit", "submit", "Submit a job and wait for its result."),
     "worker": _Lazy("switchgear.cli.worker", "worker", "Run the tasks of an app, or a command for each job."),
-    "device": _Lazy("switchgear.cli.device", "device", "Pass WMP messages on between workers and managers."),
-    "server": _Lazy("switchgear.cli.server", "server", "Show how the server is, and what it holds in memory."),
+    "device": _Lazy("switchgear.cli.device", "device", "Forward WMP messages between workers and managers."),
+    "server": _Lazy("switchgear.cli.server", "server", "Show the state of the server and its memory use."),
     "nodes": _Lazy("switchgear.cli.nodes", "nodes", "List the servers that share one PostgreSQL."),
     "top": _Lazy("switchgear.cli.top.command", "top", "Show functions, workers and jobs on the terminal, live."),
     "dashboard": _Lazy("switchgear.cli.dashboard", "dashboard", "Open the dashboard of the server in a browser."),
@@ -87,25 +87,25 @@ COMMANDS = {
     "workers": _Lazy("switchgear.cli.inspect_server", "workers", "List connected workers."),
     "jobs": _Lazy("switchgear.cli.inspect_server", "jobs", "List jobs."),
     "job": _Lazy("switchgear.cli.inspect_server", "job", "Show one job."),
-    "explain": _Lazy("switchgear.cli.explain", "explain", "Say why a job waits, where it runs, or how it ended."),
+    "explain": _Lazy("switchgear.cli.explain", "explain", "Show why a job waits, where it runs, or how it ended."),
     "trace": _Lazy("switchgear.cli.trace", "trace", "Show the packets between a client or worker and the server."),
-    "log": _Lazy("switchgear.cli.log", "log", "Show what ran, how long it took, and how it ended."),
+    "log": _Lazy("switchgear.cli.log", "log", "Show which jobs ran, how long, and how they ended."),
     "cancel": _Lazy("switchgear.cli.control", "cancel", "Cancel a job."),
     "retry": _Lazy("switchgear.cli.control", "retry", "Run a finished job again."),
-    "change": _Lazy("switchgear.cli.control", "change", "Change the priority or the time of a job."),
-    "pause": _Lazy("switchgear.cli.control", "pause", "Stop handing out the jobs of a function."),
-    "resume": _Lazy("switchgear.cli.control", "resume", "Hand out the jobs of a function again."),
-    "limit": _Lazy("switchgear.cli.limit", "limit", "Show or set how many jobs of a function may run, and how often."),
-    "schedules": _Lazy("switchgear.cli.schedules", "schedules", "List the jobs that the server makes by itself."),
+    "change": _Lazy("switchgear.cli.control", "change", "Change the priority or the start time of a job."),
+    "pause": _Lazy("switchgear.cli.control", "pause", "Stop starting jobs of a function."),
+    "resume": _Lazy("switchgear.cli.control", "resume", "Start jobs of a paused function again."),
+    "limit": _Lazy("switchgear.cli.limit", "limit", "Show or set the concurrency and rate limits of a function."),
+    "schedules": _Lazy("switchgear.cli.schedules", "schedules", "List periodic jobs."),
     "schedule": _Lazy("switchgear.cli.schedules", "schedule", "Add, remove, pause, resume or run schedules."),
-    "dwork": _Lazy("switchgear.cli.dwork", "dwork", "Graphs of tasks: create, steal, complete, or run them here."),
-    "keys": _Lazy("switchgear.cli.keys", "keys", "Make keys for encrypted ZeroMQ connections."),
+    "dwork": _Lazy("switchgear.cli.dwork", "dwork", "Run task graphs: locally, or on a dwork server."),
+    "keys": _Lazy("switchgear.cli.keys", "keys", "Generate keys for encrypted ZeroMQ connections."),
     "export": _Lazy("switchgear.cli.transfer", "export_jobs", "Write the jobs of a store as lines of JSON."),
-    "import": _Lazy("switchgear.cli.transfer", "import_jobs", "Put exported jobs into an empty store."),
-    "access": _Lazy("switchgear.cli.access", "access", "Say who may do what: add, list, remove and check identities."),
-    "bench": _Lazy("switchgear.cli.bench", "bench", "Measure how fast the server is on this machine."),
+    "import": _Lazy("switchgear.cli.transfer", "import_jobs", "Read exported jobs into an empty store."),
+    "access": _Lazy("switchgear.cli.access", "access", "Manage identities and their roles."),
+    "bench": _Lazy("switchgear.cli.bench", "bench", "Measure the speed of the server on this machine."),
     "config": _Lazy("switchgear.cli.config", "config", "Check or show the server's configuration."),
-    "version": _Lazy("switchgear.cli.version", "version", "Show the version of this program and of what it runs on."),
+    "version": _Lazy("switchgear.cli.version", "version", "Show the version of this program and of its dependencies."),
 }
 
 _EPILOG = """\b

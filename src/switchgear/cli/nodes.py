@@ -21,9 +21,9 @@ Examples:
 @server_option
 @json_option("Write a JSON array, an object for each node.")
 def nodes(server: str, as_json: bool) -> None:
-    """List the nodes of a cluster: which one owns the jobs, and when each gave its last sign of life.
+    """List the nodes of a cluster, with their role and the time since their last heartbeat.
 
-    Any node can be asked. The list is empty if the server is not one of several.
+    You can send this to any node. The list is empty if the server is not part of a cluster.
     """
     with Client(server) as client:
         found = client.control("nodes")

@@ -43,6 +43,7 @@ __all__ = [
     "report_line",
     "server_location",
     "server_option",
+    "server_url_option",
     "servers_option",
     "shortened",
     "text_of",
@@ -100,6 +101,8 @@ def server_location(url: str) -> ServerLocation:
     be there already: a mistyped path should not become one more queue.
     """
     place = location_of(url)
+    if place.directory is not None and place.directory.is_file():
+        raise ConfigError(f'"{url}": {place.directory} is not a directory')
     if place.directory is not None and not place.directory.is_dir():
         raise ConfigError(f'"{url}": there is no {place.directory}; it is made by the first program that uses it')
     return place
@@ -112,14 +115,20 @@ def _urls_in(text: str) -> list[str]:
 
 def _server_address(ctx: click.Context, param: click.Parameter, value: str) -> str:
     """The current address of the server, for commands that send one request."""
+    url = _server_url(ctx, param, value)
+    address: str = reading(lambda url: str(server_location(url).address()))(ctx, param, url)
+    return address
+
+
+def _server_url(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    """The URL of the server, for a command that finds it again when it has moved."""
     source = ctx.get_parameter_source("server")
     if source is ParameterSource.ENVIRONMENT:
-        value = _urls_in(value)[0]
-    elif source is ParameterSource.DEFAULT and Path(DEFAULT_DIRECTORY, "jobs.db").exists():
+        return _urls_in(value)[0]
+    if source is ParameterSource.DEFAULT and Path(DEFAULT_DIRECTORY, "jobs.db").exists():
         hint = f"there is a queue in ./{DEFAULT_DIRECTORY}; to ask that: --server embedded:{DEFAULT_DIRECTORY}"
         ctx.meta[UNREACHABLE_HINT] = hint
-    address: str = reading(lambda url: str(server_location(url).address()))(ctx, param, value)
-    return address
+    return value
 
 
 def _server_urls(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
@@ -157,16 +166,26 @@ def _use_token_file(ctx: click.Context, param: click.Parameter, value: str | Non
 
 def server_option(command: F) -> F:
     """The option `--server URL`; its value is the current address."""
-    command = token_file_option(command)
-    return click.option(
+    return _server_option(_server_address)(command)
+
+
+def server_url_option(command: F) -> F:
+    """The option `--server URL`; its value is the URL, for a command that keeps running."""
+    return _server_option(_server_url)(command)
+
+
+def _server_option(callback: Callable[[click.Context, click.Parameter, str], str]) -> Callable[[F], F]:
+    option = click.option(
         "--server",
-        callback=_server_address,
+        callback=callback,
         metavar="URL",
         envvar=[SERVER_VARIABLE, APP_VARIABLE],
         default=lambda: DEFAULT_URL,
-        help="The server to talk to: gearman://HOST:PORT, gearmans:// for TLS, or embedded:DIRECTORY for that of"
+        help="The server: gearman://HOST:PORT, gearmans:// for TLS, http:// or https:// for its HTTP interface,"
+        " gearman://HOST:PORT+HOST:PORT for any node of a cluster, or embedded:DIRECTORY for the embedded server of"
         f" programs which use the directory. Default: {SERVER_VARIABLE}, then {APP_VARIABLE}, then {DEFAULT_URL}.",
-    )(command)
+    )
+    return lambda command: option(token_file_option(command))
 
 
 def named_server_option(help_text: str) -> Callable[[F], F]:

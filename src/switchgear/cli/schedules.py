@@ -45,10 +45,10 @@ Examples:
 @server_option
 @json_option("Write a JSON array, an object for each schedule.")
 def schedules(server: str, as_json: bool) -> None:
-    """List schedules: when they come next, and how their last job fares.
+    """List schedules with their next tick and the state of their last job.
 
-    FIRED counts the jobs made, SKIPPED the ticks that found the last job unfinished, MISSED those that were over before
-    the server could meet them.
+    FIRED counts the jobs made, SKIPPED the ticks at which the last job was unfinished, and MISSED the ticks that the
+    server could not process in time.
     """
     with Client(server) as client:
         found = client.control("schedules")
@@ -99,10 +99,10 @@ Examples:
 """
 )
 def schedule() -> None:
-    """Jobs that the server makes by itself, at the ticks of a timetable.
+    """Add, remove, pause, resume or run schedules: periodic jobs that the server makes.
 
-    The server stores a schedule: each tick makes one job, and ticks that were missed while the server was down are made
-    up for as --catch-up says.
+    The server stores a schedule and makes one job at each tick of its timetable. --catch-up decides which ticks get a
+    job later if they were missed while the server was down.
     """
 
 
@@ -141,8 +141,8 @@ def add(
 ) -> None:
     """Add a schedule NAME that makes jobs of FUNCTION, or change it.
 
-    PAYLOAD is what each job carries; - reads it from standard input. If there is a schedule of that name it becomes
-    like this one, and only another timetable moves its next tick.
+    PAYLOAD is the payload of each job; - reads it from standard input. If the schedule exists, it is replaced; its next
+    tick moves only if the timetable changes.
     """
     if bool(cron) == bool(every_seconds):
         raise click.UsageError("Give --cron EXPRESSION or --every SECONDS.")
@@ -193,7 +193,7 @@ Examples:
 @_names
 @click.pass_context
 def remove(ctx: click.Context, names: tuple[str, ...], server: str, as_json: bool) -> None:
-    """Forget schedules. The jobs that they have made stay."""
+    """Remove schedules. The jobs that they have made stay."""
     _act(ctx, "unschedule", "removed", names, server, as_json)
 
 
@@ -206,7 +206,7 @@ Examples:
 @_names
 @click.pass_context
 def pause(ctx: click.Context, names: tuple[str, ...], server: str, as_json: bool) -> None:
-    """Let the ticks of schedules pass without a job, until they are resumed."""
+    """Pause schedules: their ticks make no jobs until you resume them."""
     _act(ctx, "pause_schedule", "paused", names, server, as_json)
 
 
@@ -219,7 +219,7 @@ Examples:
 @_names
 @click.pass_context
 def resume(ctx: click.Context, names: tuple[str, ...], server: str, as_json: bool) -> None:
-    """Go on with the next ticks of paused schedules. What passed meanwhile is not made up for."""
+    """Resume paused schedules with their next ticks. Ticks in between are not made up for."""
     _act(ctx, "resume_schedule", "resumed", names, server, as_json)
 
 
@@ -232,7 +232,7 @@ Examples:
 @_names
 @click.pass_context
 def run(ctx: click.Context, names: tuple[str, ...], server: str, as_json: bool) -> None:
-    """Make a job of each schedule at once, paused or not. Its ticks come as they would.
+    """Make a job of each schedule now, paused or not. The ticks of the schedule do not change.
 
     A schedule whose jobs do not overlap refuses while its last one is unfinished.
     """

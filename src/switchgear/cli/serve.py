@@ -1,4 +1,4 @@
-"""`switchgear serve`: build the configuration, run the server."""
+"""`switchgear serve`: builds the configuration and runs the server."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import click
 from switchgear.cli.demo_addresses import with_demo_listeners
 from switchgear.cli.main import LOG_FORMAT
 from switchgear.cli.process import raise_file_descriptors
+from switchgear.cli.progress import ProgressBar
 from switchgear.config import SETTINGS, Config, load_config
 from switchgear.config.setting_types import Choice
 from switchgear.protocol_registry import built_in_protocols
@@ -37,9 +38,9 @@ def _listening_urls() -> str:
     lines = ["\b", "Listening URLs, by protocol, with their options:"]
     for protocol in built_in_protocols().values():
         url = f"{protocol.scheme}://HOST:{protocol.default_port}"
-        lines.append(f"  {url:24}{', '.join(page.title for page in protocol.pages)}")
+        lines.append(f"  {url:27} {', '.join(page.title for page in protocol.pages)}")
         if protocol.options:
-            lines.append(f"{'':26}?{', '.join(protocol.options)}")
+            lines.append(f"{'':30}?{', '.join(protocol.options)}")
     return "\n".join(lines)
 
 
@@ -64,58 +65,61 @@ def _words(name: str) -> click.Choice[str]:
     "--listen",
     multiple=True,
     metavar="URL",
-    help="Listen there; may be given several times. Default: every protocol at its usual port on 127.0.0.1.",
+    help="Listen on this address; may be given several times. Default: every protocol at its usual port on 127.0.0.1.",
 )
 @click.option(
     "--store",
     metavar="URL",
-    help="Keep jobs there: sqlite:PATH, or memory: for jobs that may be lost with the process."
+    help="Where to store jobs: sqlite:PATH, postgresql://USER@HOST/DATABASE, or memory: to store none."
     " Default: switchgear.db in the state directory.",
 )
 @click.option(
     "--sync",
     type=_words("storage.sync"),
-    help="What an acknowledgement means for sqlite:. full: the job survives even loss of power; each commit,"
-    " which holds all jobs that arrived meanwhile, waits for one fsync. normal: it survives a crash or kill"
-    " of the server, but what was acknowledged in the last moments before a power failure or kernel crash"
-    " may be lost. Default: full.",
+    help="What an acknowledgement guarantees for sqlite:. full: the job survives a power failure; each commit, which"
+    " includes all jobs that arrived in the meantime, waits for one fsync. normal: the job survives a crash of the"
+    " server, but jobs acknowledged just before a power failure or kernel crash can be lost. Default: full.",
 )
 @click.option(
     "--joblog",
     metavar="URL",
-    help="Log what ran and how it ended there, for `switchgear log`: sqlite:PATH, postgresql://USER@HOST/DATABASE,"
-    " or off. Default: a file beside that of the jobs; off for --store memory:.",
+    help="The database of the job log, for `switchgear log`: sqlite:PATH, postgresql://USER@HOST/DATABASE, or off."
+    " Default: a file next to that of the jobs; off for --store memory:.",
 )
 @click.option(
     "--drain-timeout",
     metavar="TIME",
     help="How long running jobs may take to finish when the server stops, such as 90s or 5m. Default: 30s.",
 )
-@click.option("--log-level", type=_words("log.level"), help="The least important messages to log. Default: info.")
+@click.option("--log-level", type=_words("log.level"), help="The lowest level of messages to log. Default: info.")
 @click.option("--log-file", metavar="FILE", help="Log to this file. Default: standard error.")
-@click.option("--log-format", type=_words("log.format"), help="For people or for programs. Default: text.")
+@click.option(
+    "--log-format", type=_words("log.format"), help="Lines of text, or one JSON object per line. Default: text."
+)
 @click.option(
     "--allow-remote",
     is_flag=True,
     default=None,
-    help="Permit listening on addresses that other machines can reach, without encryption or without identities: every"
-    " peer that can connect may do what anonymous peers may. Listeners with TLS and an access file, and ZeroMQ"
-    " listeners with a key, need no permission.",
+    help="Allow listening on addresses that other machines can reach, without encryption or without identities: every"
+    " peer that can connect has the rights of anonymous peers. Listeners with TLS and an access file, and ZeroMQ"
+    " listeners with a key, do not need this option.",
 )
 @click.option(
-    "--access-file", metavar="FILE", help="Let only identities of this file in; `switchgear access` writes it."
+    "--access-file",
+    metavar="FILE",
+    help="The file that lists identities and their roles; `switchgear access` writes it.",
 )
 @click.option(
     "--set",
     "settings",
     multiple=True,
     metavar="NAME=VALUE",
-    help="Set anything, by the name it has in the file; `switchgear config show` lists all.",
+    help="Set any setting by its name in the configuration file; `switchgear config show` lists all.",
 )
 @click.option(
     "--demo",
     is_flag=True,
-    help="At the start, send a job from each kind of submitter to each kind of worker, and show what came back.",
+    help="At the start, send a job from each kind of submitter to each kind of worker, and print the results.",
 )
 @click.pass_context
 def serve(
@@ -134,7 +138,7 @@ def serve(
     settings: tuple[str, ...],
     demo: bool,
 ) -> None:
-    """Run the job server until it is told to stop.
+    """Run the job server until it receives a signal to stop.
 
     Settings come from the command line, then from environment variables (SWITCHGEAR_LISTEN,
     SWITCHGEAR_LIMITS_PACKET_BYTES, ...), then from the file, then from the defaults.
@@ -168,7 +172,16 @@ def serve(
     from switchgear.net.service_manager import ServiceManager
 
     manager = ServiceManager.from_environment(os.environ)
-    ctx.exit(run_server(config, reload=load, demo=Demo(config) if demo else None, manager=manager))
+    bar = ProgressBar("restored", quiet=config.log.format == "json")
+    ctx.exit(
+        run_server(
+            config,
+            reload=load,
+            demo=Demo(config) if demo else None,
+            manager=manager,
+            restore_display=bar if bar.is_shown else None,
+        )
+    )
 
 
 def _add_settings(flags: dict[str, object], settings: tuple[str, ...]) -> None:

@@ -46,19 +46,19 @@ Examples:
 """
 )
 @server_option
-@click.option("--connections", "show_connections", is_flag=True, help="Show the connections that hold most instead.")
+@click.option("--connections", "show_connections", is_flag=True, help="Show the connections that use the most memory.")
 @verb_options("connections", "limit", limit={"help": "With --connections: the maximum number. Default: 100."})
 @json_option("Write one JSON object.")
 def server(server: str, show_connections: bool, limit: int | None, as_json: bool) -> None:
-    """Show how the server is, and what it holds in memory.
+    """Show the state of the server and its memory use.
 
-    MEMORY is what clients and workers make the server hold, against the setting limits.memory_bytes. When it is full,
-    submissions are refused, and connections with unfinished packets or unread answers are closed, the largest first.
-    `switchgear explain` says who holds most then.
+    MEMORY is the memory that clients and workers make the server hold, compared with the setting limits.memory_bytes.
+    When it is full, the server refuses submissions, and closes connections with incomplete packets or unread answers,
+    the largest first. `switchgear explain` then shows which function and connection use the most.
 
-    With --connections, INPUT and OUTPUT are what the server holds of a connection's unfinished packets and unread
-    answers, JOBS how many unfinished jobs it waits for and how much they hold, and SENT what it has sent in all. The
-    list has connections over TCP, the largest first.
+    With --connections, INPUT and OUTPUT are the incomplete packets and unread answers of a connection, JOBS is the
+    number and memory of the unfinished jobs that it waits for, and SENT is the number of bytes sent to it. The list has
+    connections over TCP, the largest first.
     """
     if limit is not None and not show_connections:
         raise click.UsageError("--limit goes with --connections.")

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, BinaryIO, Self, cast
+from typing import Any, BinaryIO, cast
 
 import click
 
@@ -22,14 +21,12 @@ from switchgear.cli.output import (
     printable,
     server_option,
 )
+from switchgear.cli.progress import ProgressBar
 from switchgear.client.gearman.blocking import Client
 from switchgear.client.gearman.submit_request import ExtendedOptions
 from switchgear.client.gearman.submitted_job import Submission, Update, UpdateKind
 from switchgear.errors import JobFailed, SwitchgearError
 from switchgear.json_bytes import plain
-
-if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
 
 __all__ = ["submit"]
 
@@ -45,34 +42,34 @@ Examples:
   switchgear submit --timeout 30 --json report | jq -r .result
 
 \b
-WHEN is +30s, +5m, +1h30m or +2d from now; 2030-01-31T18:00, local unless a zone is given;
+WHEN is +30s, +5m, +1h30m or +2d from now; 2030-01-31T18:00, in local time unless it has a timezone;
 or seconds since the epoch.
 
 \b
 Exit codes:
-    0  the job is done, or with --background: taken
-    1  the job failed, or the server did not take it
+    0  the job is done, or with --background: accepted
+    1  the job failed, or the server refused it
     2  wrong usage
     3  the server cannot be reached, or the connection was lost before the job's end
-    4  --timeout: still not done
-  130  interrupted; what becomes of the job is the same as with --timeout
+    4  the job was not done within --timeout
+  130  interrupted; the job is treated as with --timeout
 """
 
 
 @click.command(epilog=_EPILOG)
 @click.argument("function")
 @click.argument("payload", required=False)
-@click.option("--background", is_flag=True, help="Do not wait: print the job's handle.")
+@click.option("--background", is_flag=True, help="Print the handle of the job, and do not wait for its result.")
 @click.option(
     "--unique",
     default="",
     metavar="KEY",
-    help="Share one job with all submissions of this key, as long as it is unfinished."
+    help="Share one job with all submissions of this key, while the job is unfinished."
     " The key - stands for the payload itself.",
 )
 @duration_option(
     "--timeout",
-    "Wait no longer than this. After that a running job continues, and its result is lost; if the job is still"
+    "The longest wait for the result. After that, a running job continues, and its result is lost; if the job is still"
     " queued and no other client waits for it, the server drops it.",
 )
 @submit_job_options
@@ -100,12 +97,12 @@ def submit(
     as_json: bool,
     **others: Any,
 ) -> None:
-    """Submit a job of FUNCTION, and wait for its result unless told not to.
+    """Submit a job of FUNCTION and wait for its result, unless you give --background.
 
-    PAYLOAD is the job's input; if it is - or left out, standard input is read, except from a terminal. The result goes
-    to standard output byte for byte, parts of it as they come; warnings go to standard error.
+    PAYLOAD is the input of the job; if it is - or absent, the command reads standard input, unless that is a terminal.
+    It writes the result to standard output byte for byte, partial results immediately, and warnings to standard error.
 
-    Options marked * and --at without --background or with another --priority need a switchgear server; everything
+    Options marked *, and --at without --background or with another --priority, require a switchgear server; everything
     else works with any Gearman server.
     """
     if background and timeout is not None:
@@ -190,10 +187,10 @@ def _wait(client: Client, submission: Submission, timeout_seconds: float | None)
     stderr = sys.stderr.buffer
     end: Update | None = None
     try:
-        with _ProgressBar() as bar:
+        with ProgressBar() as bar:
             for update in _updates(client, submission, timeout_seconds):
                 end = update
-                if update.kind is UpdateKind.STATUS:
+                if update.kind is UpdateKind.STATUS and update.denominator:
                     bar.show(update.numerator, update.denominator)
                 elif update.kind in (UpdateKind.DATA, UpdateKind.COMPLETE):
                     bar.hide()
@@ -230,41 +227,6 @@ def _known_reason(client: Client, submission: Submission) -> bytes:
     if job["state"] in ("expired", "cancelled"):
         return str(job["state"]).encode()
     return bytes_of(job["error"])
-
-
-class _ProgressBar:
-    """A progress bar on standard error, if that is a terminal and the job reports progress."""
-
-    def __init__(self) -> None:
-        self._wanted = sys.stderr.isatty()
-        self._progress: Progress | None = None
-        self._task: TaskID | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.hide()
-
-    def show(self, numerator: int, denominator: int) -> None:
-        if not self._wanted or not denominator:
-            return
-        if self._progress is None:
-            from rich.console import Console  # here, because most jobs do not report progress
-            from rich.progress import Progress
-
-            self._progress = Progress(console=Console(stderr=True), transient=True)
-            self._task = self._progress.add_task("", total=denominator)
-        assert self._task is not None
-        self._progress.start()
-        self._progress.update(self._task, completed=numerator, total=denominator)
-
-    def hide(self) -> None:
-        """Remove the bar before output that may go to the same terminal."""
-        if self._progress is not None:
-            self._progress.stop()
 
 
 # --- for programs ---

@@ -1,4 +1,4 @@
-"""`switchgear trace`: shows the packets of connections that go through it to a server."""
+"""`switchgear trace`: a proxy that prints the packets between clients and a server."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ import click
 
 from switchgear.cli.output import server_option
 from switchgear.client.address import ServerAddress
-from switchgear.errors import ServerUnreachable
-from switchgear.protocols.gearman.codec import REQUEST, RESPONSE, TEXT, GearmanDecoder
+from switchgear.client.gearman.error_codes import error_in_packet
+from switchgear.client.gearman.packets import response_decoder
+from switchgear.client.sockets import CONNECT_SECONDS, describe_os_error
+from switchgear.errors import ClientError, ConfigError, ServerUnreachable
+from switchgear.protocols.gearman.codec import REQUEST, RESPONSE, TEXT, GearmanDecoder, request
 from switchgear.protocols.gearman.messages import ARGUMENTS, Packet
-from switchgear.text import printable
+from switchgear.text import printable, without_secrets
 
 __all__ = ["trace"]
 
@@ -30,7 +33,7 @@ Show = Callable[[str], None]
 class PacketTrace:
     """One direction of one connection: turns its bytes into lines of text.
 
-    What is not a Gearman packet or a line of text is shown as bytes.
+    What is not a Gearman packet or a line of text is shown as bytes. Tokens are not shown.
     """
 
     def __init__(self, magic: int, shown_bytes: int, start: str, show: Show) -> None:
@@ -40,7 +43,7 @@ class PacketTrace:
         self._show = show
 
     def feed(self, data: bytes) -> None:
-        """Show what these bytes complete."""
+        """Print the packets that these bytes complete."""
         if self._decoder is None:
             self._show(f"{self._start} {self._shortened(data)}")
             return
@@ -57,11 +60,13 @@ class PacketTrace:
             packet = Packet(kind)
         except ValueError:
             return f"packet {kind} {self._shortened(body)}"
+        if packet is Packet.AUTHENTICATE:
+            return f"{packet.name} (a token, not shown)"
         fields = body.split(b"\0", max(0, ARGUMENTS.get(packet, _MOST_FIELDS) - 1)) if body else []
         return " ".join([packet.name, *map(self._shortened, fields)])
 
     def _shortened(self, data: bytes) -> str:
-        text = printable(data[: self._shown_bytes].decode("utf-8", "backslashreplace"))
+        text = printable(without_secrets(data[: self._shown_bytes].decode("utf-8", "backslashreplace")))
         rest = len(data) - self._shown_bytes
         return f'"{text}"' + (f" and {rest} more bytes" if rest > 0 else "")
 
@@ -69,9 +74,8 @@ class PacketTrace:
 class TracingProxy:
     """Passes connections on to a server, and shows their packets."""
 
-    def __init__(self, host: str, port: int, shown_bytes: int, show: Show) -> None:
-        self._host = host
-        self._port = port
+    def __init__(self, address: ServerAddress, shown_bytes: int, show: Show) -> None:
+        self._address = address
         self._shown_bytes = shown_bytes
         self._show = show
         self._began = time.monotonic()
@@ -88,9 +92,12 @@ class TracingProxy:
         host, port = writer.get_extra_info("peername")[:2]
         self._line(f"{number} opened by {host}:{port}")
         try:
-            there = await asyncio.open_connection(self._host, self._port)
+            async with asyncio.timeout(CONNECT_SECONDS):
+                there = await self._connect()
+        except (ClientError, ConfigError) as error:
+            self._line(f"{number} {self._address}: {error}")
         except OSError as error:
-            self._line(f"{number} {self._host}:{self._port}: {error}")
+            self._line(f"{number} {self._address}: {describe_os_error(error)}")
         else:
             requests = PacketTrace(REQUEST, self._shown_bytes, f"{number} {_SENT}", self._line)
             responses = PacketTrace(RESPONSE, self._shown_bytes, f"{number} {_RECEIVED}", self._line)
@@ -99,6 +106,36 @@ class TracingProxy:
         writer.close()
         self._line(f"{number} closed")
         self.ended.set()
+
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A connection to the server, with TLS and the token if there are some; raises OSError, ClientError or
+        ConfigError."""
+        address = self._address
+        token = address.token
+        reader, writer = await asyncio.open_connection(address.host, address.port, ssl=address.tls_context())
+        if token:
+            try:
+                await authenticate(reader, writer, token)
+            except BaseException:
+                writer.close()
+                raise
+        return reader, writer
+
+
+async def authenticate(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, token: str) -> None:
+    """Send the token, and read the answer; raises OSError or ClientError."""
+    writer.write(request(Packet.AUTHENTICATE, token.encode()))
+    decoder = response_decoder()
+    while True:
+        data = await reader.read(_READ_BYTES)
+        if not data:
+            raise ServerUnreachable("the server closed the connection")
+        for kind, body in decoder.feed(data):
+            if kind == Packet.ERROR:
+                raise error_in_packet(body)
+            return
+        if decoder.failure is not None:
+            raise ServerUnreachable(f"it does not speak Gearman: {decoder.failure}")
 
 
 async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, packets: PacketTrace) -> None:
@@ -110,6 +147,8 @@ async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pa
             await writer.drain()
         if writer.can_write_eof():
             writer.write_eof()
+        else:
+            writer.close()  # TLS cannot end one direction alone
     except OSError:
         writer.close()  # one side was cut off, so the other is too
 
@@ -123,30 +162,48 @@ Examples:
 """
 )
 @click.option(
-    "--port", type=click.IntRange(0, 65_535), default=4799, show_default=True, help="Where to listen; 0: any."
+    "--port",
+    type=click.IntRange(0, 65_535),
+    default=4799,
+    show_default=True,
+    help="The port to listen on; 0 for any free port.",
 )
-@click.option("--bytes", "shown_bytes", type=click.IntRange(0), default=80, show_default=True, help="Shown of a field.")
-@click.option("--once", is_flag=True, help="End with the first connection.")
+@click.option(
+    "--bytes",
+    "shown_bytes",
+    type=click.IntRange(0),
+    default=80,
+    show_default=True,
+    help="How many bytes of each field to print.",
+)
+@click.option("--once", is_flag=True, help="Exit when the first connection closes.")
 @server_option
 def trace(port: int, shown_bytes: int, once: bool, server: str) -> None:
     """Show the packets between a client or worker and the server.
 
-    It listens on 127.0.0.1 and passes connections on to the server. Point the program that you want to watch at its
-    port (0: any free one). A line has the seconds since the start, the number of the connection, > for what the program
-    sent or < for what it received, and the packet with its fields. What is not Gearman passes too, shown as bytes.
+    The command listens on 127.0.0.1 and forwards connections to the server. Connect the client or worker to its port. A
+    line has the seconds since the start, the number of the connection, > for packets to the server or < for packets
+    from it, and the packet with its fields. Other protocols are forwarded too, and printed as bytes.
+
+    With gearmans://, connections to the server are encrypted, and those to this command are not. With a token or a
+    client certificate, everybody on this machine who connects to the port has its identity. With a token, only Gearman
+    can be forwarded. Tokens made by `switchgear access` are not printed.
     """
-    address = ServerAddress.parse_plain(server, "trace")
+    address = ServerAddress.parse(server)
     try:
-        asyncio.run(_trace(address.host, address.port, port, shown_bytes, once))
+        asyncio.run(_trace(address, port, shown_bytes, once))
     except OSError as error:
         raise ServerUnreachable(f"cannot listen on 127.0.0.1:{port}: {error.strerror or error}") from None
 
 
-async def _trace(host: str, server_port: int, port: int, shown_bytes: int, once: bool) -> None:
-    proxy = TracingProxy(host, server_port, shown_bytes, lambda line: click.echo(line))
+async def _trace(address: ServerAddress, port: int, shown_bytes: int, once: bool) -> None:
+    # Problems with the token or the files for TLS are told before somebody connects.
+    assert address.token is not None
+    address.tls_context()
+    proxy = TracingProxy(address, shown_bytes, lambda line: click.echo(line))
     async with await asyncio.start_server(proxy.serve, "127.0.0.1", port) as listener:
         own = listener.sockets[0].getsockname()[1]
-        click.echo(f"listening on gearman://127.0.0.1:{own}, passing on to gearman://{host}:{server_port}")
+        click.echo(f"listening on gearman://127.0.0.1:{own}, passing on to {address}")
         if once:
             await proxy.ended.wait()
         else:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import stat
 import sys
+from collections.abc import Iterator
 from typing import BinaryIO
 
 import click
 
+from switchgear.cli.progress import ProgressBar
 from switchgear.text import printable
 
 __all__ = ["export_jobs", "import_jobs"]
@@ -35,8 +39,11 @@ def export_jobs(store: str, output: BinaryIO) -> None:
     async def run() -> None:
         source = open_store(store)
         try:
-            async for line in exported(source, counts):
-                output.write(line)
+            with ProgressBar("exported") as bar:
+                total = await source.count_jobs() if bar.is_shown else 0
+                async for line in exported(source, counts):
+                    output.write(line)
+                    bar.show(counts.jobs, total)
         finally:
             await source.close()
         output.flush()
@@ -49,22 +56,43 @@ def export_jobs(store: str, output: BinaryIO) -> None:
 @click.argument("store")
 @click.option("--input", "source", type=click.File("rb"), default="-", help="Read this file.")
 def import_jobs(store: str, source: BinaryIO) -> None:
-    """Put what `switchgear export` wrote into STORE, which must be empty.
+    """Read the output of `switchgear export` into STORE, which must be empty.
 
     STORE is a URL as in `serve --store`.
     """
     from switchgear.storage.open import open_store
     from switchgear.storage.transfer import import_lines
 
+    size = _size_of(source)
+
     async def run() -> str:
         target = open_store(store)
         try:
-            counts = await import_lines(target, source)
+            with ProgressBar("imported", size, in_bytes=size > 0) as bar:
+                counts = await import_lines(target, _shown(source, bar))
         finally:
             await target.close()
         return f"imported {counts.jobs} jobs, {counts.functions} functions with settings, {counts.schedules} schedules"
 
     _say(asyncio.run(run()))
+
+
+def _size_of(source: BinaryIO) -> int:
+    """The size of a file; 0 if it is a pipe, which does not tell how much will come."""
+    try:
+        status = os.fstat(source.fileno())
+    except OSError:
+        return 0
+    return status.st_size if stat.S_ISREG(status.st_mode) else 0
+
+
+def _shown(lines: BinaryIO, bar: ProgressBar) -> Iterator[bytes]:
+    """The same lines; the bar shows how much of them was read, in bytes, or else how many."""
+    done = 0
+    for line in lines:
+        yield line
+        done += len(line) if bar.in_bytes else 1
+        bar.show(done)
 
 
 def _say(text: str) -> None:

@@ -1,4 +1,4 @@
-"""Options of commands that ask a server, made from the table of verbs."""
+"""Options of commands that send an operator verb, generated from the table of verbs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`switchgear version`: the versions of this program and of what it uses."""
+"""`switchgear version`: the versions of this program and of its dependencies."""
 
 from __future__ import annotations
 
@@ -24,12 +24,14 @@ Examples:
 
 
 @click.command(epilog=_EPILOG)
-@click.option("--verbose", is_flag=True, help="Also say which libraries it uses, and where its files are.")
+@click.option(
+    "--verbose", is_flag=True, help="Also show the versions of libraries, and where the package is installed."
+)
 @click.option("--json", "as_json", is_flag=True, help="Write one JSON object.")
 def version(verbose: bool, as_json: bool) -> None:
-    """Show the version of this program and of what it runs on.
+    """Show the version of this program and of its dependencies.
 
-    A compiled build is faster than a pure one, and does the same.
+    A compiled build behaves like a pure build, and is faster.
     """
     python = platform.python_version()
     if as_json:

@@ -10,11 +10,13 @@ from click.core import ParameterSource
 
 from switchgear.app.worker.logging_setup import LEVELS
 from switchgear.cli.main import LOG_FORMAT, ExitCode
-from switchgear.cli.output import duration_option, json_option, servers_option
+from switchgear.cli.output import duration_option, json_option, reading, servers_option
+from switchgear.cli.worker_pools import POOLS, slots_of_pool
 from switchgear.client.gearman.worker import DEFAULT_DRAIN_SECONDS
 from switchgear.log_format import LOG_FORMATS
 from switchgear.resources import canonical_resources
 from switchgear.tags import canonical_tags, shown_tags
+from switchgear.units import MIB, exact_bytes, parse_bytes, short_bytes
 
 __all__ = ["worker"]
 
@@ -22,6 +24,8 @@ _EPILOG = """\b
 Examples, with an app:
   switchgear worker myapp:app
   switchgear worker myapp:app --slots 16 --processes 4
+  switchgear worker myapp:app --pool processes --concurrency 4
+  switchgear worker myapp:app --autoscale 2,10
   switchgear worker myapp --reload
   switchgear worker mypackage
   switchgear worker shop.mail:app shop.images:app --slots 4
@@ -31,9 +35,13 @@ Examples, with an app:
 \b
 Where a task runs:
   async def               in one event loop, --async-slots at once
-  run_in="process"        in child processes, --processes of them; only these can be killed when they take too long
+  run_in="process"        in --processes child processes; only these can be killed when they take too long
   other functions         in threads, --slots at once;
                           but in the child processes if --processes is given and --slots is not
+  --pool threads          --slots; --concurrency is the number
+  --pool processes        --processes
+  --pool asyncio          --async-slots
+  --pool solo             all tasks in one child process, one job at a time
 
 \b
 Examples, with a command:
@@ -44,22 +52,21 @@ Examples, with a command:
   switchgear worker report --exec ./report --count 1
 
 \b
-What the command sees:
+Input of the command:
   standard input    the job's payload
   SWITCHGEAR_HANDLE, SWITCHGEAR_FUNCTION, SWITCHGEAR_UNIQUE
-What it says:
+Output of the command:
   standard output   the result
-  exit status       0: done; anything else: failed, with the last lines of standard error as reason
-  standard error    warnings, sent as they come; but a line such as
+  exit status       0: done; anything else: failed, with the last lines of standard error as the reason
+  standard error    warnings, sent immediately; a line of one of these forms is progress:
                       progress: 3/10
                       progress: 30%
-                    tells how far the job is
 
 \b
 Signals:
-  TERM, INT   take no more jobs; running ones may finish, up to --drain-timeout; then, or at a second signal, they
-              are stopped. Jobs of an app are handed back to the server unharmed; those of a command are run again
-              elsewhere, or fail if their attempts are spent.
+  TERM, INT   take no more jobs. Running jobs can finish within --drain-timeout; then, or at a second signal, they
+              are stopped. Jobs of an app are released without using up an attempt; those of a command run again on
+              another worker, or fail if their attempts are used up.
 
 \b
 Exit codes:
@@ -70,6 +77,7 @@ Exit codes:
 """
 
 LONGEST_SHOWN: Final = 40  # characters of a value that is refused
+LEAST_PROCESS_BYTES: Final = MIB  # 500 was meant to be 500M
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -79,8 +87,12 @@ _APP_OPTIONS: Final = {
     "slots": "--slots",
     "async_slots": "--async-slots",
     "processes": "--processes",
+    "pool": "--pool",
+    "concurrency": "--concurrency",
+    "autoscale": "--autoscale",
     "prefetch": "--prefetch",
     "max_jobs_per_process": "--max-jobs-per-process",
+    "max_memory_per_process": "--max-memory-per-process",
     "kill_after": "--kill-after",
     "only": "--functions",
     "restart_after": "--restart-after",
@@ -121,6 +133,22 @@ def _resources(ctx: click.Context, parameter: click.Parameter, text: str) -> str
         raise click.BadParameter(str(error)) from None
 
 
+def _process_memory(text: str) -> int:
+    """The value of --max-memory-per-process in bytes; raises ValueError."""
+    count = parse_bytes(text)
+    if count < LEAST_PROCESS_BYTES:
+        least = exact_bytes(LEAST_PROCESS_BYTES)
+        raise ValueError(f"every Python process has more memory than {short_bytes(count)}; {least} is the least")
+    return count
+
+
+def _autoscale(text: str) -> object:
+    """The value of --autoscale; raises ValueError."""
+    from switchgear.app.worker.process_autoscaler import parse_autoscale
+
+    return parse_autoscale(text)
+
+
 def _number(name: str, parameter: str, least: int, help_text: str) -> Callable[[F], F]:
     return click.option(name, parameter, type=click.IntRange(least), metavar="N", help=help_text)
 
@@ -130,7 +158,21 @@ def _number(name: str, parameter: str, least: int, help_text: str) -> Callable[[
 @_number("--slots", "slots", 0, "App: threads for plain functions. Default: 8.")
 @_number("--async-slots", "async_slots", 0, "App: coroutine functions that run at once. Default: 100.")
 @_number("--processes", "processes", 0, 'App: child processes. Default: one per core if a task says run_in="process".')
+@click.option("--pool", type=click.Choice(POOLS), help="App: with --concurrency, another way to write the three above.")
+@_number("--concurrency", "concurrency", 1, "App: jobs that run at once in the --pool. Default: as above; solo: 1.")
+@click.option(
+    "--autoscale",
+    metavar="MIN,MAX",
+    callback=reading(_autoscale),
+    help="App: instead of --processes, a number of child processes between these two, by the backlog.",
+)
 @_number("--max-jobs-per-process", "max_jobs_per_process", 1, "App: replace a child process after this many jobs.")
+@click.option(
+    "--max-memory-per-process",
+    metavar="SIZE",
+    callback=reading(_process_memory),
+    help="App: replace a child process that has more resident memory than this after a job, such as 500M.",
+)
 @duration_option(
     "--kill-after", "App: how long a cancelled job may take to end before its process is killed. Default: 5.", "5"
 )
@@ -139,55 +181,55 @@ def _number(name: str, parameter: str, least: int, help_text: str) -> Callable[[
     metavar="N|auto",
     default="auto",
     callback=_prefetch,
-    help="App: jobs that wait here for a free thread; auto: as many as should begin within 10 ms, and those that have"
-    " waited for 30 ms are handed back. Default: auto.",
+    help="App: jobs that wait in the worker for a free thread; auto: as many as should start within 10 ms, and those"
+    " that have waited for 30 ms are released. Default: auto.",
 )
 @click.option("--functions", "only", metavar="A,B", help="App: only these tasks.")
 @_number("--restart-after", "restart_after", 1, "App: restart after this many jobs, without losing any.")
-@click.option("--reload", is_flag=True, help="App: start afresh when its source is changed; for development.")
+@click.option("--reload", is_flag=True, help="App: restart when a source file changes; for development.")
 @click.option("--burst", is_flag=True, help="App: stop when no job is ready.")
 @duration_option(
     "--lease",
-    "App: after this long without a sign of life the server gives our jobs to others. Default: 15.",
+    "App: the server assigns the jobs to other workers after this long without a heartbeat. Default: 15.",
     "15",
 )
 @click.option("--exec", "command", metavar="COMMAND", help="Run this with /bin/sh for each job of the FUNCTIONs.")
 @_number("--jobs", "jobs", 1, "Command: run this many at once, over all servers. Default: 1.")
-@duration_option("--timeout", "Command: stop one that runs for longer than this: TERM, then KILL. Its job fails.")
+@duration_option("--timeout", "Command: stop a command that runs longer than this: TERM, then KILL. Its job fails.")
 @_number("--count", "count", 1, "Command: stop after this many jobs.")
 @duration_option(
     "--drain-timeout",
     f"How long running jobs may take to finish after a signal. Default: {DEFAULT_DRAIN_SECONDS:g}.",
     default=f"{DEFAULT_DRAIN_SECONDS:g}",
 )
-@click.option("--name", default="", help="What `switchgear workers` shows. Default: HOST/PID.")
+@click.option("--name", default="", help="The name of the worker in `switchgear workers`. Default: HOST/PID.")
 @click.option(
     "--tags",
     metavar="A,B",
     default="",
     callback=_tags,
-    help="What this worker has: it also runs jobs that require these.",
+    help="The tags of this worker: it also gets jobs that require them.",
 )
 @click.option(
     "--resources",
     metavar="A=1,B=2G",
     default="",
     callback=_resources,
-    help="How much this worker has of what: it also runs jobs that require as much, as far as others leave it free.",
+    help="The resources of this worker: it also gets jobs that require amounts which its running jobs leave free.",
 )
 @click.option(
     "--log-level",
     type=click.Choice(LEVELS, case_sensitive=False),
     default="info",
     show_default=True,
-    help="App: log from this level on, to standard error; nothing happens if the app sets up logging itself.",
+    help="App: the lowest level of messages to log to standard error; no effect if the app sets up logging itself.",
 )
 @click.option(
     "--log-format",
     type=click.Choice(LOG_FORMATS, case_sensitive=False),
     default="text",
     show_default=True,
-    help="Write to standard error for people, or for programs: one JSON object on each line, as `serve` does.",
+    help="The form of standard error: lines of text, or one JSON object per line, as with `serve`.",
 )
 @click.option("--quiet", "-q", is_flag=True, help="Report problems only.")
 @servers_option
@@ -196,19 +238,20 @@ def _number(name: str, parameter: str, least: int, help_text: str) -> Callable[[
 def worker(ctx: click.Context, /, names: tuple[str, ...], command: str | None, **options: Any) -> None:
     """Run the tasks of an app, or a command for each job of the FUNCTIONs.
 
-    MODULE:APP is a switchgear.App in a module that can be imported from here; MODULE is enough if it has only one. A
-    package will do: its app is looked for in its modules app, tasks, worker, jobs and main, and all modules called
-    tasks in it are imported. Several apps can be named; each has slots of its own. Jobs come from the servers of the
-    app, or from those given by --server.
+    MODULE:APP is a switchgear.App in a module that can be imported from the current directory; MODULE is enough if it
+    has only one app. You can also name a package: the worker looks for the app in its modules app, tasks, worker, jobs
+    and main, and imports all modules called tasks. If you name several apps, each has its own slots. Jobs come from
+    the servers of the app, or from those in --server.
 
-    A server that cannot be reached is tried again until it can be; if the connection is lost, jobs that came over it
-    are stopped, because the server gives them to other workers.
+    If a server cannot be reached, the worker tries again until it can. If a connection is lost, the worker stops the
+    jobs that came over it, because the server assigns them to other workers.
     """
     ctx.meta[LOG_FORMAT] = options["log_format"]
     given = {name for name in options if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE}
     _refuse_foreign(ctx, command, given)
     if command is not None:
         ctx.exit(_by_command(command, names, options))
+    options |= slots_of_pool(options)
     from switchgear.cli.worker_app import work_for_apps
 
     ctx.exit(work_for_apps(names, options, servers=options["servers"] if "servers" in given else None))

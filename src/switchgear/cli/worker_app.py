@@ -17,11 +17,13 @@ from switchgear.app.worker.app_loader import AppNotFound, load_app
 from switchgear.app.worker.executor_choice import ExecutorChoice, choose_executors
 from switchgear.app.worker.logging_setup import set_up_logging
 from switchgear.app.worker.observer import CANCELLED, AppWorkerObserver
+from switchgear.app.worker.process_autoscaler import AutoscaleLimits
 from switchgear.app.worker.source_watch import SourceWatch
 from switchgear.app.worker.worker import AppWorker, WorkerSettings
 from switchgear.cli.main import ExitCode
 from switchgear.cli.output import complain, server_location
 from switchgear.cli.report_writer import ReportWriter
+from switchgear.cli.worker_pools import SOLO
 from switchgear.client.gearman.assigned_job import AssignedJob, Complete, Outcome, RetryLater, Stopped
 from switchgear.errors import ConfigError
 from switchgear.text import counted
@@ -127,6 +129,7 @@ def _worker(
         async_slots=options["async_slots"],
         processes=options["processes"],
         only=only,
+        solo=options["pool"] == SOLO,
     )
     settings = WorkerSettings(
         name=options["name"],
@@ -135,7 +138,9 @@ def _worker(
         drain_seconds=options["drain_timeout"],
         lease_seconds=options["lease"],
         kill_after_seconds=options["kill_after"],
+        autoscale=options["autoscale"],
         jobs_per_process=options["max_jobs_per_process"] or 0,
+        memory_per_process_bytes=options["max_memory_per_process"] or 0,
         restart_after=options["restart_after"] or 0,
         prefetch=options["prefetch"],
         burst=options["burst"],
@@ -145,7 +150,7 @@ def _worker(
     locations = [server_location(url) for url in servers] if servers is not None else None
     if locations is not None:
         app.use_locations(locations)  # tasks submit where the worker works
-    reporter.serving(target, executor_choice)
+    reporter.serving(target, executor_choice, options["autoscale"])
     return AppWorker(app, executor_choice, settings, reporter, locations=locations, target=target)
 
 
@@ -227,13 +232,13 @@ def _flush() -> None:
 
 
 class _AppReporter(AppWorkerObserver):
-    """Reports what the worker does."""
+    """Prints the reports of a worker of an app."""
 
     def __init__(self, writer: ReportWriter) -> None:
         self._writer = writer
         self.shows_tracebacks = True  # of jobs that have failed for good; False if the app logs them
 
-    def serving(self, target: str, executor_choice: ExecutorChoice) -> None:
+    def serving(self, target: str, executor_choice: ExecutorChoice, autoscale: AutoscaleLimits | None = None) -> None:
         """Report the tasks and their executors, before the work begins."""
         kinds = {
             "threads": (executor_choice.slots, sorted(executor_choice.in_threads)),
@@ -243,7 +248,12 @@ class _AppReporter(AppWorkerObserver):
         used: dict[str, Any] = {
             kind: {"slots": slots, "tasks": tasks} for kind, (slots, tasks) in kinds.items() if tasks
         }
-        words = [f"{kind} ({slots}): {', '.join(tasks)}" for kind, (slots, tasks) in kinds.items() if tasks]
+        if autoscale is not None and "processes" in used:
+            used["processes"]["least"] = autoscale.least
+        words: list[str] = []
+        for kind, found in used.items():
+            least = f"{found['least']} to " if "least" in found else ""
+            words.append(f"{kind} ({least}{found['slots']}): {', '.join(found['tasks'])}")
         self._writer.say(f"{target} serves {'; '.join(words)}", event="serving", app=target, **used)
         if executor_choice.not_served:
             text = f"not served, because there are no slots for them: {', '.join(executor_choice.not_served)}"
@@ -294,7 +304,7 @@ class _AppReporter(AppWorkerObserver):
 
     def job_returned(self, assignment: AssignedJob) -> None:
         if not self._writer.is_quiet:
-            self._writer.say(f"{_about(assignment)} handed back, not started", event="returned", **_fields(assignment))
+            self._writer.say(f"{_about(assignment)} released, not started", event="returned", **_fields(assignment))
 
     def stopping(self, number: signal.Signals, drain_seconds: float) -> None:
         """Report a stop signal."""

@@ -73,7 +73,7 @@ async def _work(worker: Worker, shell: ShellCommand, reporter: _CommandReporter,
 
 
 class _CommandReporter(WorkerObserver):
-    """Reports what the worker does."""
+    """Prints the reports of a worker that runs commands."""
 
     def __init__(self, writer: ReportWriter) -> None:
         self._writer = writer

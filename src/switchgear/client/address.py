@@ -1,10 +1,11 @@
-"""Addresses of servers: `gearman://HOST:PORT`, and the base class for those of other protocols."""
+"""Addresses of servers: `gearman://HOST:PORT`, `http://HOST:PORT/PATH`, and the base class for those of other
+protocols."""
 
 from __future__ import annotations
 
 import ipaddress
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, Final, Protocol, Self
 
 from switchgear.client.connection_security import NO_SECURITY, ConnectionSecurity
@@ -17,7 +18,15 @@ from switchgear.text import without_secrets
 if TYPE_CHECKING:
     import ssl
 
-__all__ = ["DEFAULT_PORT", "DEFAULT_URL", "Address", "Locator", "ServerAddress"]
+__all__ = [
+    "DEFAULT_PORT",
+    "DEFAULT_URL",
+    "Address",
+    "HttpServerAddress",
+    "Locator",
+    "ServerAddress",
+    "server_address",
+]
 
 DEFAULT_PORT: Final = PLUGIN.default_port
 TLS_SCHEME: Final = "gearmans"
@@ -27,6 +36,9 @@ _URL: Final = re.compile(
     r"(?:(?P<scheme>[a-z][a-z0-9+.-]*)://)?(?:\[(?P<six>[0-9a-f:.%\w]+)\]|(?P<host>[\w.-]+))(?::(?P<port>[0-9]+))?/?",
     re.I,
 )
+
+
+_PATH: Final = re.compile(r"[\w.~!$&'()*,;=:@%/-]*", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +95,10 @@ class ServerAddress(Address):
     """A Gearman server's host and port; `gearmans://` for one that speaks TLS."""
 
     scheme: ClassVar[str] = "gearman"
+    tls_scheme: ClassVar[str] = TLS_SCHEME
     other_schemes: ClassVar[tuple[str, ...]] = (TLS_SCHEME,)
     default_port: ClassVar[int] = DEFAULT_PORT
-    rule: ClassVar[str] = "clients and workers speak gearman:// or gearmans://"
+    rule: ClassVar[str] = "clients and workers speak gearman://, gearmans://, http:// or https://"
 
     port: int = DEFAULT_PORT
     uses_tls: bool = False
@@ -93,26 +106,18 @@ class ServerAddress(Address):
 
     @classmethod
     def of_scheme(cls, scheme: str, host: str, port: int) -> Self:
-        return cls(host, port, scheme == TLS_SCHEME, ConnectionSecurity.from_environment())
+        return cls(host, port, scheme == cls.tls_scheme, ConnectionSecurity.from_environment())
 
-    @classmethod
-    def parse_plain(cls, text: str, who: str) -> ServerAddress:
-        """Read a URL for somebody that does not speak TLS; raises ConfigError rather than connecting without it."""
-        address = cls.parse(text)
-        if address.uses_tls:
-            raise ConfigError(f"{address}: {who} cannot speak TLS; use {cls.scheme}://")
-        return address
-
-    def secured_by(self, security: ConnectionSecurity) -> ServerAddress:
+    def secured_by(self, security: ConnectionSecurity) -> Self:
         """The same address with other settings of the client."""
-        return ServerAddress(self.host, self.port, self.uses_tls, security)
+        return replace(self, security=security)
 
     @property
     def token(self) -> str:
         """The token to send there; raises ConfigError if others could read it on its way."""
         token = self.security.token
         if token and not self.uses_tls and not is_loopback(self.host):
-            raise ConfigError(f"the token is not sent to {self}, which is not encrypted; use {TLS_SCHEME}://")
+            raise ConfigError(f"the token is not sent to {self}, which is not encrypted; use {self.tls_scheme}://")
         return token
 
     def tls_context(self) -> ssl.SSLContext | None:
@@ -120,7 +125,49 @@ class ServerAddress(Address):
         return self.security.tls_context() if self.uses_tls else None
 
     def __str__(self) -> str:
-        return f"{TLS_SCHEME if self.uses_tls else self.scheme}://{self._place}"
+        return f"{self.tls_scheme if self.uses_tls else self.scheme}://{self._place}"
+
+
+@dataclass(frozen=True, slots=True)
+class HttpServerAddress(ServerAddress):
+    """The HTTP interface of a server: host, port, and the path at which a proxy has it; `https://` with TLS."""
+
+    scheme: ClassVar[str] = "http"
+    tls_scheme: ClassVar[str] = "https"
+    other_schemes: ClassVar[tuple[str, ...]] = ("https",)
+    rule: ClassVar[str] = "the HTTP interface is at http:// or https://"
+
+    path: str = ""  # without a slash at its end
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        scheme, _, rest = text.strip().partition("://")
+        place, slash, path = rest.partition("/")
+        if not re.search(r":[0-9]+$", place):
+            place += ":443" if scheme.lower() == cls.tls_scheme else ":80"
+        if slash and not _PATH.fullmatch(path):
+            raise ConfigError(f'"{without_secrets(text)}" is not of the form http://HOST:PORT/PATH')
+        # Not super() without arguments: a class with slots is made a second time.
+        address = super(HttpServerAddress, cls).parse(f"{scheme}://{place}")
+        path = path.rstrip("/")
+        return replace(address, path=f"/{path}" if path else "")
+
+    @property
+    def host_header(self) -> str:
+        """The value of the header Host."""
+        usual = 443 if self.uses_tls else 80
+        host = f"[{self.host}]" if self.is_six else self.host
+        return host if self.port == usual else f"{host}:{self.port}"
+
+    def __str__(self) -> str:
+        return f"{super(HttpServerAddress, self).__str__()}{self.path}"
+
+
+def server_address(text: str) -> ServerAddress:
+    """The address of a URL, `gearman://`, `gearmans://`, `http://` or `https://`; raises ConfigError."""
+    scheme = text.strip().partition("://")[0].lower()
+    kind = HttpServerAddress if scheme in (HttpServerAddress.scheme, HttpServerAddress.tls_scheme) else ServerAddress
+    return kind.parse(text)
 
 
 def is_loopback(host: str) -> bool:

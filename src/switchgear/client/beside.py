@@ -1,4 +1,4 @@
-"""Running beside other code: in a thread of its own, or as a task of the event loop, for the length of a block."""
+"""Context managers that run a worker in the background of a block: in a thread, or as an asyncio task."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ SWITCHGEAR_TLS_CERT and SWITCHGEAR_TLS_KEY.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Self
 
 from switchgear.errors import ConfigError
@@ -35,6 +35,8 @@ class ConnectionSecurity:
     ca_file: str = ""  # the authorities of servers; empty: those of the system
     cert_file: str = ""  # the client certificate
     key_file: str = ""  # its private key; empty: it is in the same file
+    ca_setting: str = CA_VARIABLE  # where `ca_file` was set, for errors
+    cert_setting: str = CERT_VARIABLE
 
     @classmethod
     def from_environment(cls) -> Self:
@@ -54,7 +56,7 @@ class ConnectionSecurity:
             return self
         if not token.isascii() or not token.isprintable() or " " in token:
             raise ConfigError("a token is one word of visible ASCII characters")
-        return ConnectionSecurity(token, self.ca_file, self.cert_file, self.key_file)
+        return replace(self, token=token)
 
     def tls_context(self) -> ssl.SSLContext:
         """The settings as Python's TLS takes them; raises ConfigError."""
@@ -63,13 +65,13 @@ class ConnectionSecurity:
         try:
             context = ssl.create_default_context(cafile=self.ca_file or None)
         except OSError as error:
-            raise ConfigError(f"{CA_VARIABLE}: {self.ca_file}: {_reason(error)}") from None
+            raise ConfigError(f"{self.ca_setting}: {self.ca_file}: {_reason(error)}") from None
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         if self.cert_file:
             try:
                 context.load_cert_chain(self.cert_file, self.key_file or None, password=_no_password)
             except (OSError, ValueError) as error:
-                raise ConfigError(f"{CERT_VARIABLE}: {self.cert_file}: {_reason(error)}") from None
+                raise ConfigError(f"{self.cert_setting}: {self.cert_file}: {_reason(error)}") from None
         return context
 
 

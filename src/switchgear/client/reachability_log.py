@@ -22,13 +22,13 @@ class ReachabilityLog:
         self._is_lost = False
 
     def lost(self, problem: str) -> None:
-        """The server cannot be reached now."""
+        """Log that the server cannot be reached, once."""
         if not self._is_lost:
             self._is_lost = True
-            self._log.warning("%s: %s; trying again and again (%s)", self._server, problem, KEYS_HINT)
+            self._log.warning("%s: %s; retrying (%s)", self._server, problem, KEYS_HINT)
 
     def found(self) -> None:
-        """The server is reached."""
+        """Log that the server is reached again, if it was lost."""
         if self._is_lost:
             self._is_lost = False
             self._log.warning("%s: reached again", self._server)

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterable
 
 from switchgear.config.loading import LoadedConfig
-from switchgear.config.setting_types import ListenUrls
+from switchgear.config.setting_types import ListenUrls, RedactionRules
 from switchgear.config.settings import SECTIONS, SETTINGS, Setting
 from switchgear.protocol_registry import built_in_protocols
 from switchgear.text import without_secrets
@@ -98,4 +98,6 @@ def _plain(setting: Setting, loaded: LoadedConfig) -> object:
     value = setting.value_in(loaded.config)
     if isinstance(setting.kind, ListenUrls):
         return [str(url) for url in value]
+    if isinstance(setting.kind, RedactionRules):
+        return list(value)
     return value if isinstance(value, bool | int | float) else without_secrets(str(value))

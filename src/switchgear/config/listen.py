@@ -17,6 +17,7 @@ from switchgear.protocol_registry import (
     ACCESS_KINDS,
     MAX_PORT,
     OPEN,
+    OUTGOING_TLS_OPTIONS,
     ProtocolPlugin,
     access_kinds,
     built_in_protocols,
@@ -152,6 +153,8 @@ def _options(query: str, protocol: ProtocolPlugin, url: str) -> dict[str, str]:
 
 def tls_problem(url: ListenUrl) -> str:
     """What is wrong with the TLS and access options of a URL; empty if nothing is."""
+    if protocol_named(url.scheme).is_outgoing:
+        return _outgoing_tls_problem(url)
     if url.uses_tls and not url.options.get("cert"):
         return f"{url} has tls=yes and names no certificate: cert=FILE"
     named = [name for name in ("cert", "key", "client_ca") if url.options.get(name)]
@@ -159,6 +162,17 @@ def tls_problem(url: ListenUrl) -> str:
         return f"{url} has {named[0]}, and no tls=yes"
     if url.access == {"certificate"} and not url.options.get("client_ca"):
         return f"{url} accepts only client certificates, and names no authority for them: client_ca=FILE"
+    return ""
+
+
+def _outgoing_tls_problem(url: ListenUrl) -> str:
+    if "tls" not in protocol_named(url.scheme).options:
+        return ""
+    named = [name for name in OUTGOING_TLS_OPTIONS if name != "tls" and url.options.get(name)]
+    if named and not url.uses_tls:
+        return f"{url} has {named[0]}, and no tls=yes"
+    if "key_file" in named and "cert_file" not in named:
+        return f"{url} has key_file, and no cert_file"
     return ""
 
 

@@ -24,6 +24,7 @@ __all__ = [
     "JobLogUrl",
     "ListenUrls",
     "PythonName",
+    "RedactionRules",
     "Seconds",
     "SettingType",
     "Size",
@@ -256,6 +257,29 @@ class ListenUrls(SettingType):
     def toml(self, value: object) -> str:
         assert isinstance(value, tuple)
         return "[" + ", ".join(_quoted(url) for url in value) + "]"
+
+
+class RedactionRules(SettingType):
+    """Rules what is hidden of payloads and results: a list in TOML, separated by commas in text."""
+
+    expected = 'a list of GLOB (of functions) or GLOB:FIELD, such as ["payroll.*", "*:password"]'
+
+    def read(self, value: object) -> object:
+        if isinstance(value, str):
+            return self.read_text(value)
+        if not isinstance(value, list | tuple):
+            raise ValueError
+        for rule in value:
+            if not isinstance(rule, str) or "\0" in rule or not all(rule.split(":", 1)):
+                raise ValueError
+        return tuple(value)
+
+    def read_text(self, text: str) -> object:
+        return self.read([word.strip() for word in text.split(",") if word.strip()])
+
+    def toml(self, value: object) -> str:
+        assert isinstance(value, tuple)
+        return "[" + ", ".join(_quoted(rule) for rule in value) + "]"
 
 
 class StoreUrl(SettingType):

@@ -23,6 +23,7 @@ from switchgear.config.setting_types import (
     JobLogUrl,
     ListenUrls,
     PythonName,
+    RedactionRules,
     Seconds,
     Size,
     StoreUrl,
@@ -249,7 +250,7 @@ class EngineConfig(Checked):
 
 @dataclass(frozen=True)
 class GearmanConfig(Checked):
-    """The Gearman protocol."""
+    """Settings of the Gearman protocol."""
 
     handle_prefix: str = setting(
         "",
@@ -269,7 +270,7 @@ class GearmanConfig(Checked):
         False,
         Switch(),
         "A worker that sends PRE_SLEEP ends the time limits that it set with CAN_DO_TIMEOUT for the jobs it holds, as"
-        " in gearmand. Otherwise a time limit applies until the job ends, and a worker that sleeps with a job in hand"
+        " in gearmand. Otherwise a time limit applies until the job ends, and a worker that sleeps while it holds a job"
         " loses the job at its limit.",
         "A worker that runs several jobs on one connection sleeps while they run, and the limits are for jobs that"
         " hang. `switchgear gearmand` has gearmand's rule.",
@@ -280,14 +281,14 @@ class GearmanConfig(Checked):
         "Who can stop the server with the admin command `shutdown`. same-user: processes on this machine that run as"
         " the server's own user or as root. loopback: every process on this machine. anywhere: every peer. never: no"
         " peer.",
-        "The protocol has no passwords. A process that may send the server a signal can stop it anyway; no other"
-        " process should.",
+        "Without an access file, peers have no identities. A process that may send the server a signal can stop it"
+        " anyway; no other process should.",
     )
 
 
 @dataclass(frozen=True)
 class HttpConfig(Checked):
-    """The HTTP protocol."""
+    """Settings of the HTTP protocol."""
 
     idle_seconds: float = setting(
         120,
@@ -302,7 +303,17 @@ class HttpConfig(Checked):
         20,
         Seconds(0, 3_600),
         "How long a peer may take to send the head of an HTTP request, from its first byte on. 0: any time.",
-        "A head has some hundred bytes; who sends them one by one wants to use up the connections of others.",
+        "A head has some hundred bytes; a peer that sends them one by one uses up the connections of others.",
+        reloadable=True,
+    )
+    redact: tuple[str, ...] = setting(
+        (),
+        RedactionRules(),
+        "What the HTTP API, and so the dashboard, hides of payloads and results. `GLOB` hides those of all functions"
+        " whose names match; `GLOB:FIELD` hides the values of this field in JSON, at any depth, and all that is not"
+        " JSON. Identities with the role `admin` see everything. Workers get the payloads of their jobs, and"
+        " submitters the results of theirs.",
+        "Whoever may look at jobs may usually see what they carry.",
         reloadable=True,
     )
 
@@ -483,7 +494,7 @@ class ClusterConfig(Checked):
 
 @dataclass(frozen=True)
 class AccessConfig(Checked):
-    """Who may do what."""
+    """Settings of access control."""
 
     file: str = setting(
         "",
@@ -491,7 +502,7 @@ class AccessConfig(Checked):
         "The access file: identities with their roles, functions, and hashed tokens, certificates or CURVE keys;"
         " `switchgear access` writes it. It is read again on SIGHUP. Without it, every peer that can connect may do"
         " everything.",
-        "On one machine of one user there is nobody to keep out.",
+        "A machine with one user needs no access control.",
         flag="--access-file",
     )
 

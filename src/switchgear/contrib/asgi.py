@@ -25,7 +25,7 @@ from switchgear.protocols.http.guard import BrowserGuard
 from switchgear.protocols.http.messages import RequestHead
 from switchgear.protocols.http.problems import HttpProblem, problem_body
 from switchgear.protocols.http.routes import DASHBOARD_ROUTES, ROUTES
-from switchgear.protocols.http.routing import Route, matched
+from switchgear.protocols.http.routing import Route, Router
 from switchgear.verbs.access import Role
 
 __all__ = ["MountedDashboard", "at_path", "dashboard"]
@@ -56,6 +56,7 @@ NOT_PASSED_ON: Final = frozenset(
 )  # fmt: skip
 NOT_PASSED_BACK: Final = frozenset({b"connection", b"keep-alive", b"set-cookie", b"transfer-encoding", b"date"})
 SESSION_PATH: Final = b"/v1/session"
+ROUTER: Final = Router((*ROUTES, *DASHBOARD_ROUTES), BrowserGuard(()))
 
 
 def dashboard(
@@ -252,12 +253,9 @@ def route_of(method: str, path: bytes) -> Route | None:
     """The row of the route table for a request."""
     if path == SESSION_PATH:
         return next((route for route in ROUTES if route.path == "/livez"), None) if method == "GET" else None
-    segments = path.split(b"/")[1:]
-    for route in (*ROUTES, *DASHBOARD_ROUTES):
-        is_method = route.method == method or (route.method, method) == ("GET", "HEAD")
-        if is_method and len(route.segments) == len(segments) and matched(route, segments) is not None:
-            return route
-    return None
+    route = ROUTER.route_of(method, path)
+    # Requests are passed on with the token of the program: a session or a login code of its identity is not for pages.
+    return None if route is not None and route.path.startswith(SESSION_PATH.decode()) else route
 
 
 async def whole_body(receive: Receive) -> bytes:
@@ -274,7 +272,7 @@ async def whole_body(receive: Receive) -> bytes:
 
 
 async def until_gone(receive: Receive) -> None:
-    """Wait until the browser has left."""
+    """Wait until the browser has disconnected."""
     while (await receive())["type"] != "http.disconnect":
         pass
 

@@ -1,4 +1,4 @@
-"""Where the dashboard of a server is, by the addresses that the server listens at."""
+"""Finds the URL of a server's dashboard among its listening addresses."""
 
 from __future__ import annotations
 
@@ -24,11 +24,13 @@ def dashboard_url(listeners: Iterable[str], host: str = "") -> str:
     """
     for url in listeners:
         parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or parse_qs(parts.query).get("dashboard") == ["no"]:
+        options = parse_qs(parts.query)
+        if parts.scheme != "http" or options.get("dashboard") == ["no"]:
             continue
+        scheme = "https" if [text.lower() for text in options.get("tls", [])] == ["yes"] else "http"
         name = parts.hostname or ""
         if name in EVERYWHERE:
             name = host or EVERYWHERE[name]
         shown = f"[{name}]" if ":" in name else name
-        return f"{parts.scheme}://{shown}:{parts.port}/"
+        return f"{scheme}://{shown}:{parts.port}/"
     raise ConfigError(NO_DASHBOARD)

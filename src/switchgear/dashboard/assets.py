@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Final
 
-__all__ = ["PAGE", "Asset", "Assets", "load_assets", "without_indentation"]
+from switchgear.dashboard.compacting import compact_script, compact_style
+
+__all__ = ["PAGE", "Asset", "Assets", "are_loaded", "load_assets", "load_in_steps", "read_file"]
 
 PAGE: Final = "index.html"
 # In the page, where the folder of the digest belongs.
@@ -61,26 +64,42 @@ class Assets:
 
 @cache
 def load_assets() -> Assets:
-    """The files of the package."""
-    contents: dict[str, bytes] = {}
-    _read_folder(files("switchgear.dashboard") / "static", "", contents)
-    return Assets(contents)
+    """Read and compress the files of the dashboard."""
+    return Assets({name: read_file(name) for name in file_names()})
 
 
-def _read_folder(folder: Traversable, prefix: str, contents: dict[str, bytes]) -> None:
+def are_loaded() -> bool:
+    """Whether `load_assets` answers at once."""
+    return load_assets.cache_info().currsize > 0
+
+
+def load_in_steps() -> Iterator[None]:
+    """Prepare `load_assets` file by file, because all of them at once take some fifty milliseconds."""
+    for name in file_names():
+        read_file(name)
+        yield
+
+
+@cache
+def file_names() -> tuple[str, ...]:
+    """The paths of all files below the folder of the dashboard."""
+    return tuple(_names_in(files("switchgear.dashboard") / "static", ""))
+
+
+def _names_in(folder: Traversable, prefix: str) -> Iterator[str]:
     for entry in folder.iterdir():
         if entry.is_dir():
-            _read_folder(entry, f"{prefix}{entry.name}/", contents)
+            yield from _names_in(entry, f"{prefix}{entry.name}/")
         elif entry.name[entry.name.rfind(".") :] in CONTENT_TYPES:
-            text = entry.read_bytes()
-            is_own = prefix != VENDORED
-            contents[prefix + entry.name] = without_indentation(text) if is_own else text
+            yield prefix + entry.name
 
 
-def without_indentation(text: bytes) -> bytes:
-    """A text without indentation, blank lines and lines of comment, which are a twentieth of what is loaded.
-
-    So a file of the dashboard has no line that begins with `//` within a text, and no text that needs its indentation.
-    """
-    lines = [line.strip() for line in text.split(b"\n")]
-    return b"\n".join(line for line in lines if line and not line.startswith(b"//")) + b"\n"
+@cache
+def read_file(name: str) -> bytes:
+    """A file as it is sent; those of the dashboard itself without what only people need, a tenth of what is loaded."""
+    text = (files("switchgear.dashboard") / "static").joinpath(name).read_bytes()
+    if name.startswith(VENDORED):
+        return text
+    if name.endswith(".js"):
+        return compact_script(text.decode()).encode()
+    return compact_style(text.decode()).encode() if name.endswith(".css") else text

@@ -7,7 +7,7 @@ from typing import Final
 
 from switchgear.engine.dispatcher import Dispatcher
 from switchgear.engine.ready_queues import ReadyQueues
-from switchgear.engine.sliced_work import SlicedWork
+from switchgear.engine.sliced_work import SlicedKind, SlicedWork
 from switchgear.engine.state import EngineState
 from switchgear.errors import Refused
 from switchgear.model import Function
@@ -47,7 +47,7 @@ class Administration:
         else:
             function.paused = False
             self._state.note_function(function)
-            self._dispatcher.offer(function)
+            self._sliced_work.start(self._dispatcher.offer(function), SlicedKind.OFFER, function)
 
     def set_limits(self, function: Function, high: int, normal: int, low: int) -> None:
         """Accept submissions only while the function has fewer unfinished jobs than this; 0: no limit."""
@@ -65,30 +65,30 @@ class Administration:
             return
         steps = self._queues.use_policy(function, policy)
         self._state.note_function(function)
-        self._sliced_work.start(self._offering(function, steps))
-        self._dispatcher.offer(function)
+        self._sliced_work.start(self._offering(function, steps), SlicedKind.LIMITS, function)
 
     def _offering(self, function: Function, steps: Iterator[None]) -> Iterator[None]:
         """Do the steps of a change of limits, and offer the jobs that can be assigned after some of them."""
-        number = 0
-        for _ in steps:
-            number += 1
+        for number, _ in enumerate(steps, 1):
             if number % STEPS_BEFORE_OFFER == 0:
-                self._dispatcher.offer(function)
+                yield from self._dispatcher.offer(function)
             for _ in range(self.units_per_step):
                 yield
-        if number:
-            self._dispatcher.offer(function)
+        yield from self._dispatcher.offer(function)
 
     def stop_handing_out(self) -> None:
         """Let running jobs finish, and start no others."""
         self._state.set_handing_out(False, self._state.has_wake_policy)
 
     def start_handing_out(self) -> None:
-        """Start jobs again."""
+        """Let jobs start again after `stop_handing_out`."""
         self._state.set_handing_out(True, self._state.has_wake_policy)
-        for function in self._state.functions.values():
-            self._dispatcher.offer(function)
+        self._sliced_work.start(self._offer_all(list(self._state.functions.values())), SlicedKind.OFFER, None)
+
+    def _offer_all(self, functions: list[Function]) -> Iterator[None]:
+        for function in functions:
+            yield from self._dispatcher.offer(function)
+            yield
 
     def drain(self) -> None:
         """Let running jobs finish; start and accept no others."""

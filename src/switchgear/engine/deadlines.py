@@ -333,7 +333,7 @@ class Deadlines:
         self._moments_to_sweep = self._spans_to_sweep = self._stale_before = 0
 
     def _at_true_time(self, entry: Deadline) -> Deadline:
-        """A span with its true time."""
+        """The entry with the offset of the clock added to its time."""
         if not self._offset_us:
             return entry
         at_us, serial, kind, subject, token = entry

@@ -7,6 +7,9 @@ When a predecessor ends without success, the edge (`model.EdgePolicy`) decides w
 with WAIT stays; any other is used up. So an unsuccessful job has only WAIT edges left and, for a moment, the edges of
 jobs that are about to end because of it.
 
+A job with ERROR edges handles errors. When the first of these predecessors fails, all its ERROR edges become RUN edges.
+So if it still has one when it waits for nothing more, none has failed, and the job is skipped.
+
 Most jobs have few successors, and a tuple is the smallest container for them. Some have very many, each of which must
 be added and removed in constant time; so a long tuple becomes a dictionary.
 """
@@ -20,19 +23,23 @@ from typing import Final
 from switchgear.engine.cross_function_edges import CrossFunctionEdges
 from switchgear.engine.deadlines import DeadlineKind, Deadlines
 from switchgear.engine.packed_queues import PackedQueues
-from switchgear.engine.sliced_work import SlicedWork
+from switchgear.engine.sliced_work import SlicedKind, SlicedWork
 from switchgear.engine.state import EngineState
 from switchgear.engine.unsuccessful_jobs import UnsuccessfulJobs
 from switchgear.errors import CycleRefused
 from switchgear.model import CANCELLED, READY, WAITING, Cause, Delivery, EdgePolicy, Job, JobState
 
-__all__ = ["Dependencies", "check_edges", "has_policies", "label", "policy_of", "without_repetitions"]
+__all__ = ["ERROR", "Dependencies", "check_edges", "has_policies", "label", "policy_of", "without_repetitions"]
 
 # A job with more predecessors than this is linked to them, and unlinked, over several turns.
 MOST_UNLINKED_AT_ONCE: Final = 1_000
 
 WAIT: Final = int(EdgePolicy.WAIT)
 RUN: Final = int(EdgePolicy.RUN)
+ERROR: Final = int(EdgePolicy.ERROR)
+ERROR_EDGE: Final = bytes([ERROR])
+RUN_EDGE: Final = bytes([RUN])
+ERROR_STATES: Final = (JobState.FAILED, JobState.EXPIRED)
 
 # Searching this many entries costs no more than a dictionary.
 MOST_IN_TUPLE: Final = 16
@@ -55,6 +62,8 @@ class Dependencies:
         self.has_failure_policy: set[int] = set()  # predecessors with an edge other than WAIT
         # Unfinished jobs that are not durable, and that are predecessors of other such jobs.
         self.waited_for: set[int] = set()
+        # New jobs with ERROR edges whose predecessors were all done before, and that are skipped in the next turn.
+        self.unneeded: dict[int, Job] = {}
         self.linking: dict[int, Job] = {}  # jobs of very many predecessors that are not yet in the tables
         self._state = state
         self._deadlines = deadlines
@@ -80,7 +89,7 @@ class Dependencies:
         blockers = []
         if edges:
             for job_id, policy in zip(job_ids, edges):
-                if job_id in unfinished or (job_id in unsuccessful and policy != RUN):
+                if job_id in unfinished or (job_id in unsuccessful and policy < RUN):
                     blockers.append(job_id)
             return blockers
         for job_id in job_ids:
@@ -97,6 +106,35 @@ class Dependencies:
         self.add(job, blockers)
         if job.edges and self.failed_dependency(job):
             self._deadlines.add(self._state.now_us, DeadlineKind.FAILED_DEPENDENCY, job)
+
+    def note_earlier_errors(self, job: Job) -> None:
+        """Note which predecessors of an error handler have failed before it began to wait for the others."""
+        unsuccessful = self.unsuccessful
+        for job_id, policy in zip(job.predecessors, job.edges):
+            if policy == ERROR and unsuccessful.get(job_id) in ERROR_STATES:
+                self._note_error(job)
+                return
+
+    def _note_error(self, job: Job) -> None:
+        """A predecessor of an error handler has failed: the handler runs when the others have ended."""
+        job.edges = job.edges.replace(ERROR_EDGE, RUN_EDGE)
+
+    def wait_to_be_skipped(self, job: Job) -> None:
+        """Let an error handler without an error wait for the next turn, after its submitter was told that it is
+        accepted."""
+        self.unneeded[job.id] = job
+        job.blockers = 1
+        job.function.waiting += 1
+        self._deadlines.add(self._state.now_us, DeadlineKind.FAILED_DEPENDENCY, job)
+
+    def end_wait_to_be_skipped(self, job: Job) -> bool:
+        """The next turn has come; returns whether the job still waits for nothing else."""
+        del self.unneeded[job.id]
+        job.blockers -= 1
+        if job.blockers:
+            return False  # it was given more predecessors meanwhile
+        job.function.waiting -= 1
+        return True
 
     def rely_on(self, job: Job, job_ids: Sequence[int]) -> None:
         """Note that the job waits for these. If the job is durable, they and their predecessors become durable too: if
@@ -191,6 +229,12 @@ class Dependencies:
         """Finish linking; returns whether the job has to wait for any predecessor."""
         del self.linking[job.id]
         job.blockers -= 1
+        if ERROR in job.edges:
+            self.note_earlier_errors(job)
+        if not job.blockers and ERROR in job.edges:
+            job.moves = [Cause.SUBMITTED_WAITING, self._state.now_us]
+            self.wait_to_be_skipped(job)
+            return True
         if not job.blockers:
             job.state = READY
             return False
@@ -207,7 +251,7 @@ class Dependencies:
         job.blockers = 0
         job.state = CANCELLED  # so that it is told of nothing while it still has edges
         unlinking = self._unlinking[job.id] = self._unlink(job)
-        self._sliced_work.start(unlinking)
+        self._sliced_work.start(unlinking, SlicedKind.UNLINK, job)
 
     def _unlink(self, job: Job) -> Iterator[None]:
         """Remove the edges of a job that no longer waits, one by one."""
@@ -251,12 +295,14 @@ class Dependencies:
         """Remove all edges of a job that has ended itself."""
         if job.id in self._unlinking:
             return
+        if self.unneeded:
+            self.unneeded.pop(job.id, None)
         if job.blockers:
             job.blockers = 0
             job.function.waiting -= 1
         if len(job.predecessors) > MOST_UNLINKED_AT_ONCE:
             unlinking = self._unlinking[job.id] = self._unlink(job)
-            self._sliced_work.start(unlinking)
+            self._sliced_work.start(unlinking, SlicedKind.UNLINK, job)
             return
         for job_id in job.predecessors:
             self._remove_edge(job_id, job)
@@ -302,7 +348,11 @@ class Dependencies:
             if job.state is not WAITING or not self.has_edge(job_id, job):
                 continue  # the successor has ended meanwhile
             policy = policy_of(job, job_id)
-            if policy == RUN:
+            if policy == ERROR and self.unsuccessful.get(job_id) in ERROR_STATES:
+                self._note_error(job)
+                if self._state.reports_changes and job.delivery:
+                    self._state.note(job)
+            if policy >= RUN:
                 if self.use_up_edge(job_id, job):
                     unblocked.append(job)
             elif policy != WAIT:
@@ -312,7 +362,7 @@ class Dependencies:
     def failed_dependency(self, job: Job) -> int:
         """The id of the first predecessor whose failure must end this job, or 0."""
         for job_id, policy in zip(job.predecessors, job.edges):
-            if policy != WAIT and policy != RUN and job_id in self.unsuccessful:
+            if WAIT < policy < RUN and job_id in self.unsuccessful:
                 return job_id
         return 0
 
@@ -339,6 +389,7 @@ class Dependencies:
         self.cross_function_edges.clear()
         self.has_failure_policy.clear()
         self.waited_for.clear()
+        self.unneeded.clear()
         self.linking.clear()
         self._unlinking.clear()
         self._ended.clear()
@@ -370,7 +421,7 @@ def check_edges(edges: bytes, predecessors: tuple[int, ...]) -> None:
     """Raise ValueError unless there is a policy for each of the predecessors."""
     if len(edges) != len(predecessors):
         raise ValueError(f"{len(edges)} edges for {len(predecessors)} predecessors")
-    if max(edges) > RUN:
+    if max(edges) > ERROR:
         raise ValueError(f"there is no edge policy {max(edges)}")
 
 

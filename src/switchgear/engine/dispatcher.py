@@ -20,7 +20,7 @@ credits; a ticket without one times out.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from switchgear.engine.attempts import Attempts
 from switchgear.engine.deadlines import Deadlines
@@ -530,9 +530,10 @@ class Dispatcher:
             return False
         return function.limiter is None or self._limiters.is_open_for(function, worker)
 
-    def offer(self, function: Function) -> None:
-        """Push as many jobs as possible of a function that was held back, and wake workers for the rest."""
-        self._push_all(function)
+    def offer(self, function: Function) -> Iterator[None]:
+        """Push as many jobs as possible of a function that was held back, and wake workers for the rest, one per
+        step: there may be very many of both."""
+        yield from self._pushes(function, None)
         if not has_sleepers(function) or not self.has_work(function):
             return
         if function.by_priority is not None:
@@ -542,13 +543,23 @@ class Dispatcher:
             self._wakeups.wake(function)
             if len(function.sleepers) == asleep:
                 break
+            yield
 
     def _push_all(self, function: Function, group: QueueGroup | None = None) -> None:
         """Push jobs of a function, or of one of its groups, while there are some, and workers with credit for them."""
+        if function.by_priority is not None:
+            for _ in self._pushes(function, group):
+                pass
+            return
+        while function.pushers and self.has_work(function) and self.push(function, group):
+            pass
+
+    def _pushes(self, function: Function, group: QueueGroup | None) -> Iterator[None]:
+        """The same, one job per step."""
         waiters = function.by_priority
         if waiters is not None and self._state.has_wake_policy:
             while self.has_work(function) and self._push_chosen(function):
-                pass
+                yield
             return
         if waiters is not None:
             for priority in BEST_FIRST:
@@ -558,9 +569,9 @@ class Dispatcher:
                     and self._limiters.offers(function, priority)
                     and self._push_by_priority(function, waiters, priority)
                 ):
-                    pass
+                    yield
         while function.pushers and self.has_work(function) and self.push(function, group):
-            pass
+            yield
 
     def offer_loaded(self, function: Function, count: int) -> None:
         """Push jobs whose payloads were read, and wake workers for the rest."""

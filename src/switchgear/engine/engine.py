@@ -28,7 +28,8 @@ from switchgear.engine.explain import ExplainParts, Reason, explain
 from switchgear.engine.flows import Flows
 from switchgear.engine.functions import FunctionRegistry
 from switchgear.engine.graph_parts import GraphParts
-from switchgear.engine.graph_submission import GraphSubmission, JobTemplate
+from switchgear.engine.graph_submission import NONE_RESERVED, GraphSubmission, JobTemplate
+from switchgear.engine.handover import Handover, LetGo
 from switchgear.engine.job_commands import JobCommands
 from switchgear.engine.limiters import Limiters
 from switchgear.engine.lost_starts import LostStarts
@@ -85,11 +86,11 @@ class Engine:
         sliced_work = self.sliced_work = SlicedWork()
         packed = self.packed_queues = PackedQueues(state)
         requirements = self.requirements = Requirements(state)
-        limiters = self.limiters = Limiters(state, deadlines, requirements)
+        limiters = self.limiters = Limiters(state, deadlines, requirements, sliced_work)
         queues = self.ready_queues = ReadyQueues(state, packed, limiters)
         keys = UniqueKeys(state, deadlines, packed)
         policy_caller = PolicyCaller(state, limiters, queues)
-        wakeups = self._wakeups = Wakeups(state, deadlines, limiters, queues, policy_caller)
+        wakeups = self._wakeups = Wakeups(state, deadlines, limiters, queues, policy_caller, sliced_work)
         functions = self._functions = FunctionRegistry(state, queues, wakeups)
         lost_starts = self.lost_starts = LostStarts(state.memory)
         attempts = self._attempts = Attempts(state, deadlines, limiters, keys, lost_starts, requirements)
@@ -148,7 +149,12 @@ class Engine:
         )
         schedules = self._schedules = ScheduleRunner(state, deadlines, packed, self._submissions)
         self.administration = Administration(state, sliced_work, queues, dispatcher)
-        self._restore = Restore(state, deadlines, packed, queues, keys, attempts, dispatcher, dependencies, transitions)
+        handover = Handover(
+            state, functions, keys, lost_starts, attempts, dispatcher, dependencies, transitions, workers, schedules
+        )
+        self._restore = Restore(
+            state, deadlines, packed, queues, keys, attempts, dispatcher, dependencies, transitions, handover
+        )
         self.deadline_dispatch = DeadlineDispatch(
             state,
             deadlines,
@@ -455,13 +461,15 @@ class Engine:
         """The same for a job of very many predecessors, none named twice: in slices, with False after each."""
         return self._submissions.submit_wide(function_name, unique, payload, priority, delivery, subscriber, options)
 
-    def new_graph(self, *, joins: bool = False, is_long: bool = False) -> GraphSubmission:
+    def new_graph(
+        self, *, joins: bool = False, is_long: bool = False, reserved: range = NONE_RESERVED
+    ) -> GraphSubmission:
         """A new graph: jobs to be submitted together with their edges, all or none; see `GraphSubmission`.
 
         A short graph is described and submitted in one turn. A long one is begun, described, checked, applied and ended
-        over as many turns as that takes.
+        over as many turns as that takes. With `reserved` its jobs get these ids, which are those of `reserve_ids`.
         """
-        return GraphSubmission(self._graph_parts, joins=joins, is_long=is_long)
+        return GraphSubmission(self._graph_parts, joins=joins, is_long=is_long, reserved=reserved)
 
     def submit_graph(self, graph: GraphSubmission) -> list[Job]:
         """Submit a short graph at once: check it as a whole, which may raise Refused, and apply it.
@@ -490,7 +498,11 @@ class Engine:
 
     def reserve_id(self) -> int:
         """Reserve an id for a job that may be submitted later."""
-        return self._submissions.reserve_id()
+        return self._submissions.reserve_ids(1).start
+
+    def reserve_ids(self, count: int) -> range:
+        """Reserve so many consecutive ids, for the jobs of a graph."""
+        return self._submissions.reserve_ids(count)
 
     def source_of(self, protocol: str) -> int:
         """The number of a protocol by which jobs are submitted, for `Peer.source`."""
@@ -575,12 +587,15 @@ class Engine:
         meanwhile."""
         return self.packed_queues.unfinished_jobs(from_id)
 
-    def newest_first(self, before_id: int = 0) -> Iterator[Job]:
+    def newest_first(
+        self, before_id: int = 0, function: Function | None = None, with_packed: bool = True
+    ) -> Iterator[Job]:
         """Unfinished jobs, the newest first, optionally from below an id; packed ones as copies.
 
-        The engine must not be called meanwhile.
+        Of packed ones only those of `function`, or none: they are ready, and have no options.  The engine must not be
+        called meanwhile.
         """
-        return self.packed_queues.newest_first(before_id)
+        return self.packed_queues.newest_first(before_id, function, with_packed)
 
     def next_ready_ids(self, function: Function, priority: int, most: int) -> list[int]:
         """The ids of the ready jobs of a priority that come next, at most so many."""
@@ -954,7 +969,7 @@ class Engine:
         self.administration.stop_handing_out()
 
     def start_handing_out(self) -> None:
-        """Start jobs again."""
+        """Let jobs start again after `stop_handing_out`."""
         self.administration.start_handing_out()
 
     def drain(self) -> None:
@@ -1015,6 +1030,10 @@ class Engine:
         self._schedules.restore(schedules)
         self.deadline_dispatch.advance(self._state.now_us)  # deadlines that passed while the server was down
 
+    def let_go(self, functions: Iterable[Function], let_go: LetGo) -> Iterator[None]:
+        """The steps that remove functions with their jobs, which another engine is going to have. See `Handover`."""
+        return self._restore.handover.let_go(functions, let_go)
+
     def shutdown(self) -> None:
         """Drop every job, because the owner will not call again.
 
@@ -1025,6 +1044,7 @@ class Engine:
             function.uniques.clear()
         self.ready_queues.clear()
         self.sliced_work.clear()
+        state.departed.clear()
         self.transitions.clear()
         for worker in state.workers.values():
             worker.running.clear()

@@ -53,15 +53,15 @@ LOSSES: Final = (Cause.WORKER_LOST, Cause.SERVER_LOST, Cause.TIMED_OUT)
 
 END_TEXTS: Final = {
     Cause.SUCCEEDED: "done",
-    Cause.SETTLED: "done; somebody who did not hold it reported so",
-    Cause.ENDED_BADLY: "failed; its worker said so",
-    Cause.EXHAUSTED: "dead: its attempts are spent",
-    Cause.CANCELLED: "cancelled; somebody asked for that",
-    Cause.ABANDONED: "cancelled; it was only for a submitter who is gone",
+    Cause.SETTLED: "done; reported by a peer that did not hold it",
+    Cause.ENDED_BADLY: "failed; its worker reported a failure",
+    Cause.EXHAUSTED: "dead: its attempts are used up",
+    Cause.CANCELLED: "cancelled on request",
+    Cause.ABANDONED: "cancelled, because its only submitter disconnected",
     Cause.EXPIRED: "expired; it was not started in time",
-    Cause.SKIPPED: "cancelled, because one that it waited for did not succeed",
-    Cause.DOOMED: "failed, because one that it waited for did not succeed",
-    Cause.REPLACED: "cancelled; another with its unique key came in its place",
+    Cause.SKIPPED: "cancelled, because a predecessor did not succeed",
+    Cause.DOOMED: "failed, because a predecessor did not succeed",
+    Cause.REPLACED: "cancelled; replaced by another job with its unique key",
 }
 
 LIMIT_TEXTS: Final = {
@@ -181,9 +181,9 @@ def ready(parts: ExplainParts, job: Job) -> list[Reason]:
     if not parts.state.handing_out:
         refusal = parts.state.refusal
         if refusal is not None and refusal.reason != REFUSED_DRAINING:
-            reasons.append(Reason(refusal.reason, f"nothing is handed out: {refusal}"))
+            reasons.append(Reason(refusal.reason, f"no jobs are assigned: {refusal}"))
         else:
-            reasons.append(Reason("draining", "the server is shutting down and hands nothing out"))
+            reasons.append(Reason("draining", "the server is shutting down and assigns no jobs"))
     if function.paused:
         reasons.append(Reason("paused", f"the function {shown(function.name)} is paused"))
     closed = parts.limiters.why_closed(job)
@@ -258,13 +258,20 @@ def about_workers(parts: ExplainParts, job: Job) -> Reason:
     """The reason that workers are busy or asleep, and nothing else holds the job back."""
     function = job.function
     most = parts.state.settings.jobs_per_worker
-    workers = [worker for worker in function.workers if could_fit(worker, job)]
-    if job.requires and not any(fits(worker, job) for worker in workers):
-        return in_use(job, workers)
+    workers = list(function.workers)
+    if job.requires:
+        workers = [worker for worker in workers if could_fit(worker, job)]
+        if not any(fits(worker, job) for worker in workers):
+            return in_use(job, workers)
     count = len(workers)
-    free = sum(worker.asleep or worker.credits > 0 for worker in workers)
-    full = sum(len(worker.running) >= most > 0 for worker in workers)
-    busy = sum(bool(worker.running) for worker in workers)
+    free = full = busy = 0
+    for worker in workers:  # there may be a hundred thousand
+        if worker.asleep or worker.credits > 0:
+            free += 1
+        if worker.running:
+            busy += 1
+            if len(worker.running) >= most > 0:
+                full += 1
     data = {"workers": count, "busy": busy, "full": full, "ready": function.ready}
     jobs = f"{counted(function.ready, 'job')} of {shown(function.name)} {'is' if function.ready == 1 else 'are'} ready"
     if free:

@@ -1,4 +1,4 @@
-"""`Flows`: which protocols jobs come by, and which run them.
+"""`Flows`: counts ended jobs by the protocols of their submitters and workers.
 
 Each protocol by which jobs are submitted has a number, which a job carries (`Job.source`), and each worker has a list
 of counters by that number (`Worker.flows`), which all workers of its protocol share.  So counting a job takes no table.

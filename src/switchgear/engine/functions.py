@@ -68,6 +68,11 @@ class FunctionRegistry:
         self._state.note_function(function)
         return True
 
+    def let_go(self, function: Function) -> None:
+        """Forget a function without jobs and workers that another engine is going to have; its settings stay."""
+        if self._state.functions.get(function.name) is function:
+            self._drop(function)
+
     def _drop(self, function: Function) -> None:
         del self._state.functions[function.name]
         counts = self._state.dropped_counts

@@ -1,4 +1,4 @@
-"""`GraphParts`: holds the parts that graph submissions use, and tells which must wait for a long graph."""
+"""`GraphParts`: holds the parts that graph submissions use, and decides which requests wait for a long graph."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["GraphParts"]
 
 
 class GraphParts:
-    """What all graph submissions share."""
+    """The parts of the engine that graph submissions use, and whether a long graph is being submitted."""
 
     def __init__(
         self,

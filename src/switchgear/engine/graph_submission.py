@@ -10,7 +10,8 @@ steps. From `begin` to `end` of such a long graph the names of its jobs are rese
 predecessors of existing jobs.
 
 Until they have ids, jobs to be submitted have numbers. The numbers of a short graph are the ids that the jobs will get,
-unless they have to be sorted.
+unless they have to be sorted. A graph may also be given ids that were reserved for it before it was described; then
+these are its numbers, and whoever describes it can name its jobs before they are submitted.
 """
 
 from __future__ import annotations
@@ -24,16 +25,30 @@ from switchgear.engine.graph_parts import GraphParts
 from switchgear.engine.submissions import QUEUE_IS_FULL
 from switchgear.engine.submit_options import SubmitOptions
 from switchgear.errors import CycleRefused, Refused
-from switchgear.model import FINAL_STATES, NORMAL, RUNNING, URGENT, WAITING, Delivery, Function, Job, Peer, Worker
+from switchgear.model import (
+    FINAL_STATES,
+    NORMAL,
+    RUNNING,
+    URGENT,
+    WAITING,
+    Delivery,
+    EdgePolicy,
+    Function,
+    Job,
+    Peer,
+    Worker,
+)
 from switchgear.model.job import EDGE_BYTES, JOB_BYTES, SUBSCRIPTION_BYTES
-from switchgear.model.names import TABLES, NameTable
+from switchgear.model.names import NameTable
 from switchgear.refusals import REFUSED_CONFLICT, REFUSED_FULL, REFUSED_RUNNING
 from switchgear.text import harmless
 
-__all__ = ["GraphSubmission", "JobTemplate"]
+__all__ = ["NONE_RESERVED", "GraphSubmission", "JobTemplate"]
 
 # The first number of the jobs of a long graph, whose ids are not known yet.
 FIRST_PLANNED: Final = 1 << 60
+
+NONE_RESERVED: Final = range(0)
 
 # A job with more predecessors is linked to them in portions, each of which takes about as long as the submission of a
 # job.
@@ -71,9 +86,11 @@ class GraphSubmission:
     With `joins`, a job with the name of an unfinished job is that job, which gets more predecessors; a job with the
     name of an unsuccessful job of its function is that job, which is retried; and a predecessor with an unknown name
     counts as done. Otherwise each of these is a reason to refuse the graph.
+
+    With `reserved`, which excludes `joins`, the jobs get these ids in the order in which they are added.
     """
 
-    def __init__(self, parts: GraphParts, *, joins: bool, is_long: bool) -> None:
+    def __init__(self, parts: GraphParts, *, joins: bool, is_long: bool, reserved: range = NONE_RESERVED) -> None:
         self.existing: list[Job] = []  # joined unfinished jobs
         self.retried: dict[int, Job] = {}
         self.submitted: list[Job] = []  # the new jobs of a short graph
@@ -82,15 +99,17 @@ class GraphSubmission:
         self._parts = parts
         self._joins = joins
         self._new: list[NewJob] = []
-        self._new_ids = NameTable[int](TABLES if is_long else 1)  # numbers by name
-        self._edges: dict[int, bytes] = {}  # by number: the policies of the predecessors
+        self._new_ids = NameTable[int]()  # numbers by name
+        self._edges: dict[int, bytes | bytearray] = {}  # by number: the policies of the predecessors
         self._more: dict[int, list[int]] = {}  # further predecessors of jobs that are not new, or were named twice
         self._released: list[tuple[Job, Worker]] = []
         self._templates: list[JobTemplate] = []
         self._ended_jobs: dict[int, Job | None] = {}  # unsuccessful jobs, as provided by the owner
         self._sorted: dict[int, int] = {}  # the numbers of jobs after sorting, by their first numbers
         self._ids = array("q")  # the ids of the jobs of a long graph
-        self._first_id = FIRST_PLANNED if is_long else parts.state.next_job_id
+        self._is_reserved = reserved.start > 0
+        self._below_id: int = reserved.stop
+        self._first_id: int = reserved.start or (FIRST_PLANNED if is_long else parts.state.next_job_id)
 
     @property
     def has_changes(self) -> bool:
@@ -134,6 +153,10 @@ class GraphSubmission:
             if number:
                 return number
         number = self._first_id + len(self._new)
+        if self._is_reserved:
+            if number == self._below_id:
+                raise Refused(REFUSED_CONFLICT, f"the graph has more than the {len(self._new)} jobs it has ids for")
+            self._refuse_later(number, predecessors)
         if name:
             self._new_ids[name] = number
         after: Sequence[int] = predecessors
@@ -150,19 +173,42 @@ class GraphSubmission:
             self._refuse_without_memory()
         return number
 
-    def extend(self, number: int, predecessors: Sequence[int] = (), predecessor_names: Sequence[bytes] = ()) -> None:
-        """Add predecessors to a new job that has so many of them that naming them takes several turns."""
+    def extend(
+        self,
+        number: int,
+        predecessors: Sequence[int] = (),
+        predecessor_names: Sequence[bytes] = (),
+        policy: int = EdgePolicy.WAIT,
+    ) -> None:
+        """Add predecessors to a new job that has so many of them that naming them takes several turns.
+
+        All of these have the same policy.
+        """
         name, payload, template, after = self._new[number - self._first_id]
-        if number in self._edges:
-            raise ValueError("policies are given for all predecessors at once")
         more, _ = self._with_names(predecessors, predecessor_names, b"")
+        if self._is_reserved:
+            self._refuse_later(number, more)
         if number in more:
             raise CycleRefused([text_of(name), text_of(name)])
+        if policy or number in self._edges:
+            edges = self._edges.get(number)
+            if not isinstance(edges, bytearray):
+                edges = self._edges[number] = bytearray(edges or bytes(len(after)))
+            edges += bytes([policy]) * len(more)
         if not isinstance(after, list):
             after = list(after)
             self._new[number - self._first_id] = (name, payload, template, after)
         after.extend(more)
         self.held_bytes += EDGE_BYTES * len(more)
+
+    def _refuse_later(self, number: int, predecessors: Sequence[int]) -> None:
+        """Raise Refused if a predecessor comes later in the graph, or was never a job."""
+        next_id = self._parts.state.next_job_id
+        below_id = self._below_id
+        for predecessor in predecessors:
+            if number <= predecessor < below_id or not 0 < predecessor < next_id:
+                text = f"job {number - self._first_id + 1} of the graph waits for a job that is not before it"
+                raise Refused(REFUSED_CONFLICT, text)
 
     def release(self, worker: Worker, job: Job, predecessor_names: Sequence[bytes]) -> None:
         """Release a job of a worker; the job goes back to its queue, or waits for these predecessors first."""
@@ -426,6 +472,8 @@ class GraphSubmission:
 
     def apply(self) -> Iterator[None]:
         """Submit the jobs and change the others, as was checked. Nothing of this can be refused."""
+        if self._is_reserved:
+            self._parts.state.unused_ids -= len(self._new)
         yield from self._submit_new()
         commands = self._parts.commands
         packed = self._parts.packed
@@ -460,24 +508,38 @@ class GraphSubmission:
             name, payload, template, after = new.pop()
             options = template.options
             options.name = name
-            options.edges = self._edges.pop(number, b"") if self._edges else b""
+            options.edges = bytes(self._edges.pop(number, b"")) if self._edges else b""
+            reserved_id = number if self._is_reserved else 0
             number += 1
             if name and is_long:
                 del self._new_ids[name]
             if len(after) > MOST_LINKED_AT_ONCE:
-                yield from self._submit_wide(payload, template, after)
+                yield from self._submit_wide(payload, template, after, reserved_id)
                 continue
             options.predecessors = self._actual(after)
             job = self._parts.submissions.submit_checked(
-                template.function, payload, options, template.priority, template.delivery, template.subscriber, is_long
+                template.function,
+                payload,
+                options,
+                template.priority,
+                template.delivery,
+                template.subscriber,
+                is_long,
+                reserved_id,
+                self._below_id,
             )
-            if is_long:
-                self._ids.append(job.id)
-            else:
-                self.submitted.append(job)
+            self._note_submitted(job)
             yield
 
-    def _submit_wide(self, payload: bytes, template: JobTemplate, after: Sequence[int]) -> Iterator[None]:
+    def _note_submitted(self, job: Job) -> None:
+        if not self.is_long:
+            self.submitted.append(job)
+        elif not self._is_reserved:
+            self._ids.append(job.id)
+
+    def _submit_wide(
+        self, payload: bytes, template: JobTemplate, after: Sequence[int], reserved_id: int
+    ) -> Iterator[None]:
         """Submit a job of very many predecessors: it is linked to them in portions, and enters the tables
         afterwards."""
         predecessors: list[int] = []
@@ -487,20 +549,25 @@ class GraphSubmission:
         options = template.options
         options.predecessors = tuple(predecessors)
         submissions = self._parts.submissions
-        job = submissions.new_wide_job(template.function, payload, template.priority, template.delivery, options)
+        job = submissions.new_wide_job(
+            template.function,
+            payload,
+            template.priority,
+            template.delivery,
+            options,
+            reserved_id=reserved_id,
+            below_id=self._below_id,
+        )
         for start in range(0, len(predecessors), LINKED_PER_STEP):
             self._parts.dependencies.link_some(job, start, start + LINKED_PER_STEP)
             yield
         submissions.submit_linked(job, options, template.subscriber, self.is_long)
-        if self.is_long:
-            self._ids.append(job.id)
-        else:
-            self.submitted.append(job)
+        self._note_submitted(job)
         yield
 
     def _actual(self, planned: Sequence[int]) -> tuple[int, ...]:
         """The ids of numbered jobs."""
-        if not self.is_long:
+        if not self.is_long or self._is_reserved:
             return planned if isinstance(planned, tuple) else tuple(planned)
         ids = self._ids
         return tuple([ids[number - FIRST_PLANNED] if number >= FIRST_PLANNED else number for number in planned])
@@ -510,6 +577,8 @@ class GraphSubmission:
         if number < self._first_id:
             return number
         number = self._sorted.get(number, number)
+        if self._is_reserved:
+            return number
         return self._ids[number - FIRST_PLANNED] if self.is_long else number
 
 

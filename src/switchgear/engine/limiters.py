@@ -21,35 +21,35 @@ Opening.  A limiter opens by an event: a job stops running, a token comes back (
 changed.  While a bucket is empty there is always a deadline for its next token.  `Dispatcher.offer_room` offers what
 has become free.
 
-Changes.  There may be as many keys as jobs, so a change of a policy that has key queues moves no job, and the key
-queues are reviewed over several turns (`change`).  A key queue that was not reviewed yet is not served, so no job is
-assigned that the new policy forbids.
+Changes.  There may be as many keys as jobs, so nothing is done for all keys at once.  If keys are distinguished from
+now on, the running jobs of all workers are counted first, over several turns (`count_running`), and no job gets to the
+queue of its key before that.  A change of a policy that has key queues moves no job, and the key queues are reviewed
+over several turns (`change`).  A key queue that was not reviewed yet is not served, so no job is assigned that the new
+policy forbids.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterator
-from heapq import heapify, heappop, heappush
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 from switchgear.engine.deadlines import DeadlineKind, Deadlines
 from switchgear.engine.requirements import Requirements, groups_for, have_ready
+from switchgear.engine.sliced_work import SlicedKind, SlicedWork
 from switchgear.engine.state import EngineState
 from switchgear.engine.token_bucket import converted, has_tokens_at_us, spent, tokens
 from switchgear.model import BEST_FIRST, READY, Function, Job, KeyQueue, Limiter, QueueGroup, Worker
 from switchgear.model.job import place_of
+from switchgear.model.key_queue_order import KeyQueueOrder, KeyQueueTurn
+from switchgear.model.names import NameTable
 from switchgear.policy import Policy
 
 __all__ = ["KEY_QUEUE_BYTES", "Closed", "Limiters"]
 
-# A smaller heap is not rebuilt.
-LEAST_STALE_HEADS: Final = 256
 # The approximate memory of a key queue besides the key.
 KEY_QUEUE_BYTES: Final = 1_000
-
-# The open key queues of a group with jobs of one priority, as in `QueueGroup.round_robin` and `QueueGroup.heads`.
-KeyQueueOrder: TypeAlias = tuple["OrderedDict[KeyQueue, int]", list[tuple[int, int, KeyQueue]]]
+# So many key queues that were reviewed already are passed over in one step.
+PASSED_PER_STEP: Final = 16
 
 
 class Closed(NamedTuple):
@@ -62,7 +62,10 @@ class Closed(NamedTuple):
 class Limiters:
     """Counts running jobs and tokens, and decides which key queue is next."""
 
-    def __init__(self, state: EngineState, deadlines: Deadlines, requirements: Requirements) -> None:
+    def __init__(
+        self, state: EngineState, deadlines: Deadlines, requirements: Requirements, sliced_work: SlicedWork
+    ) -> None:
+        self._sliced_work = sliced_work
         self._state = state
         self._deadlines = deadlines
         self._requirements = requirements
@@ -132,8 +135,8 @@ class Limiters:
         if group.serves_own_queue(priority):
             queue = group.queue.queues[priority]
             return place_of(queue[0]) if queue else None
-        key_queue = self.next_key_queue(limiter, group, priority)
-        return None if key_queue is None else group.round_robin[priority][key_queue]
+        first = group.order[priority].first()
+        return None if first is None else first.number
 
     def why_closed(self, job: Job) -> Closed | None:
         """The limit that holds back a ready job; `None` if there is none."""
@@ -170,7 +173,7 @@ class Limiters:
             key_queue = key_queues[key] = KeyQueue(group, key, owner)
             key_queue.revision = limiter.revision
             key_queue.key_rate = limiter.policy.key_rate
-            self._state.memory.limiter_bytes += KEY_QUEUE_BYTES + len(key)
+            self._count_bytes(limiter, KEY_QUEUE_BYTES + len(key))
             if owner is not None:
                 if owner.requiring is None:
                     owner.requiring = []
@@ -203,13 +206,17 @@ class Limiters:
         if key_queue is not owner and not key_queue.ready:
             assert owner.requiring is not None
             owner.requiring.remove(key_queue)
-            self._drop(key_queue)
+            self._drop(limiter, key_queue)
 
-    def _drop(self, key_queue: KeyQueue) -> None:
-        """Forget an empty key queue."""
+    def _drop(self, limiter: Limiter, key_queue: KeyQueue) -> None:
+        """Remove an empty key queue, and its memory from the account."""
         assert key_queue.group.key_queues is not None
         del key_queue.group.key_queues[key_queue.key]
-        self._state.memory.limiter_bytes -= KEY_QUEUE_BYTES + len(key_queue.key)
+        self._count_bytes(limiter, -KEY_QUEUE_BYTES - len(key_queue.key))
+
+    def _count_bytes(self, limiter: Limiter, more_bytes: int) -> None:
+        limiter.key_queue_bytes += more_bytes
+        self._state.memory.limiter_bytes += more_bytes
 
     def note_served(self, limiter: Limiter, key_queue: KeyQueue, priority: int) -> None:
         """Note that the next job of the key queue is taken: with round robin, its key goes to the end."""
@@ -220,48 +227,44 @@ class Limiters:
                 self._end_turn(limiter, other, priority)
 
     def _end_turn(self, limiter: Limiter, key_queue: KeyQueue, priority: int) -> None:
-        listed = key_queue.group.round_robin[priority]
-        if key_queue in listed:
+        order = key_queue.group.order[priority]
+        turn = key_queue.turns[priority]
+        if turn is not None and order.has(turn):
             limiter.serial += 1
-            listed[key_queue] = limiter.serial
-            listed.move_to_end(key_queue)
+            order.change(turn, limiter.serial)
 
     def _list(self, limiter: Limiter, key_queue: KeyQueue, priority: int) -> None:
         """List the key queue as ready for this priority, if it has such jobs, is open and was reviewed."""
-        group = key_queue.group
-        listed = group.round_robin[priority]
+        order = key_queue.group.order[priority]
         queue = key_queue.queues[priority]
         owner = key_queue.owner
+        turn = key_queue.turns[priority]
+        is_listed = turn is not None and order.has(turn)  # not in the order before the last change of the policy
         if not queue or not owner.is_open or owner.revision != limiter.revision:
-            listed.pop(key_queue, None)
-        elif limiter.policy.fair:
-            if key_queue not in listed:
-                limiter.serial += 1
-                listed[key_queue] = limiter.serial
-        else:
-            place = place_of(queue[0])
-            if listed.get(key_queue) != place:
-                listed[key_queue] = place
-                limiter.serial += 1
-                heads = group.heads[priority]
-                heappush(heads, (place, limiter.serial, key_queue))
-                if len(heads) > 2 * len(listed) + LEAST_STALE_HEADS:
-                    heads[:] = [head for head in heads if listed.get(head[2]) == head[0]]
-                    heapify(heads)
+            if turn is not None and is_listed:
+                order.remove(turn)
+            key_queue.turns[priority] = None
+            return
+        is_fair = limiter.policy.fair
+        if is_listed and is_fair:
+            return
+        number = place_of(queue[0])
+        if is_fair:
+            limiter.serial += 1
+            number = limiter.serial
+        if turn is None or (not is_listed and turn.position >= 0):
+            key_queue.turns[priority] = turn = KeyQueueTurn(key_queue, number)
+            order.add(turn)
+        elif not is_listed:  # reused: the collector would have to visit a new one for each key
+            turn.number = number
+            order.add(turn)
+        elif turn.number != number:
+            order.change(turn, number)
 
-    def next_key_queue(self, limiter: Limiter, group: QueueGroup, priority: int) -> KeyQueue | None:
+    def next_key_queue(self, group: QueueGroup, priority: int) -> KeyQueue | None:
         """The key queue of a group that is served next for this priority."""
-        listed = group.round_robin[priority]
-        if not listed:
-            return None
-        if limiter.policy.fair:
-            return next(iter(listed))
-        heads = group.heads[priority]
-        while True:
-            place, _, key_queue = heads[0]
-            if listed.get(key_queue) == place:
-                return key_queue
-            heappop(heads)
+        turn = group.order[priority].first()
+        return None if turn is None else turn.key_queue
 
     def review(self, limiter: Limiter, key_queue: KeyQueue) -> None:
         """Open, close or forget the queues of a key according to its limits; `key_queue` counts for the key."""
@@ -287,7 +290,7 @@ class Limiters:
             self._check_at(key_queue, has_tokens_at_us(key_queue.full_at, rate, rate[0]))
         elif is_idle:
             self._uncheck(key_queue)
-            self._drop(key_queue)
+            self._drop(limiter, key_queue)
 
     # --- counting ---
 
@@ -304,7 +307,8 @@ class Limiters:
             self.await_token(limiter)
         if limiter.key_queues is not None:
             key_queue = self.key_queue_of(limiter, limiter, job.key)
-            key_queue.running += 1
+            if job.worker is None or job.worker.id not in limiter.uncounted_workers:
+                key_queue.running += 1
             if policy.key_rate is not None and job.key:
                 self._convert(limiter, key_queue)
                 key_queue.full_at = spent(key_queue.full_at, policy.key_rate, now_us)
@@ -317,7 +321,9 @@ class Limiters:
         limiter.has_room = True
         if worker.uses is not None and self._requirements.end_use(worker, job.id):
             limiter.freed[worker] = None
-        if limiter.key_queues is not None:
+        if limiter.key_queues is None or worker.id in limiter.uncounted_workers:
+            return
+        if limiter.uncounted_jobs.pop(job.id, None) is None:
             key_queue = limiter.key_queues[job.key]
             key_queue.running -= 1
             self.review(limiter, key_queue)
@@ -373,7 +379,7 @@ class Limiters:
             limiter.full_at += delta_us * policy.rate[0]
         if limiter.check_us:
             limiter.check_us += delta_us
-        for key_queue in (limiter.key_queues or {}).values():
+        for key_queue in limiter.key_queues.values() if limiter.key_queues is not None else ():
             if key_queue.key_rate is not None:
                 key_queue.full_at += delta_us * key_queue.key_rate[0]
             if key_queue.check_us:
@@ -382,9 +388,14 @@ class Limiters:
     # --- change of policy ---
 
     def replace(self, function: Function, policy: Policy) -> None:
-        """Replace the policy of a function that does not distinguish keys; running jobs and spent tokens count on."""
+        """Replace the policy of a function that does not distinguish keys; running jobs and spent tokens count on.
+
+        If the new one does, `count_running` has to follow.
+        """
         old = function.limiter
-        self.forget(function)
+        if old is not None:
+            self._uncheck(old)
+        function.limiter = None
         requiring = {} if old is None else old.requiring
         if not policy and not requiring:
             return
@@ -397,11 +408,31 @@ class Limiters:
         if old is not None:
             limiter.full_at = converted(old.full_at, old.policy.rate, policy.rate, self._state.now_us)
         self.await_token(limiter)
-        if limiter.key_queues is not None:
-            for key in self._running_keys(function):
-                self.key_queue_of(limiter, limiter, key).running += 1
-            for key_queue in list(limiter.key_queues.values()):
+        if limiter.key_queues is not None and function.running:
+            limiter.uncounted_workers = self._state.workers.copy()
+            for worker in self._state.departed:
+                limiter.uncounted_workers[worker.id] = worker
+
+    def count_running(self, limiter: Limiter) -> Iterator[None]:
+        """Count the running jobs of the function in the queues of their keys, of one worker or one job per step.
+
+        Jobs may start and end meanwhile: those of workers that were not looked at yet are not counted before.
+        """
+        function = limiter.function
+        while limiter.is_counting():
+            if limiter.uncounted_workers:
+                _, worker = limiter.uncounted_workers.popitem()
+                running = self._state.departed.get(worker, worker.running)
+                for job in running.values():
+                    if job.worker is worker and job.function is function:
+                        limiter.uncounted_jobs[job.id] = job
+                yield
+            while limiter.uncounted_jobs:
+                _, job = limiter.uncounted_jobs.popitem()
+                key_queue = self.key_queue_of(limiter, limiter, job.key)
+                key_queue.running += 1
                 self.review(limiter, key_queue)
+                yield
 
     def change(self, limiter: Limiter, policy: Policy) -> Iterator[None]:
         """Change the policy of a function that distinguishes keys, and review its key queues, a few per step.
@@ -415,38 +446,41 @@ class Limiters:
         limiter.policy = policy
         limiter.revision += 1
         limiter.is_reviewing = True
-        limiter.unreviewed = len(limiter.key_queues or ())
+        limiter.unreviewed = 0 if limiter.key_queues is None else len(limiter.key_queues)
         served_before: list[KeyQueueOrder] = []
         for group in limiter.groups:
             if group.key_queues is None and policy.tells_keys_apart:
-                group.key_queues = {}
+                group.key_queues = NameTable()
             group.is_draining = group.key_queues is not None and not policy.tells_keys_apart
             for priority in BEST_FIRST:
-                if group.round_robin[priority]:
-                    served_before.append((group.round_robin[priority], group.heads[priority]))
-                    group.round_robin[priority] = OrderedDict()
-                group.heads[priority] = []
+                if len(group.order[priority]):
+                    served_before.append(group.order[priority])
+                    group.order[priority] = KeyQueueOrder()
         self.await_token(limiter)
         return self._review_all(limiter, served_before)
 
     def _review_all(self, limiter: Limiter, served_before: list[KeyQueueOrder]) -> Iterator[None]:
-        """Review every key queue for the present policy. Lists are emptied step by step, because freeing a long one
-        takes as long as a turn."""
+        """Review every key queue for the present policy. The former order is emptied step by step, because freeing a
+        long one takes as long as a turn."""
         revision = limiter.revision
-        for listed, heads in served_before:
-            while heads:  # not round robin: by place
-                head = heappop(heads)
-                if listed.pop(head[2], None) is not None:
-                    self._review_once(limiter, head[2].owner, revision)
+        for order in served_before:
+            while (turn := order.first()) is not None:
+                order.remove(turn)
+                self._review_once(limiter, turn.key_queue.owner, revision)
                 yield
-            while listed:
-                self._review_once(limiter, listed.popitem(last=False)[0].owner, revision)
-                yield
-        if limiter.revision == revision and limiter.unreviewed:
-            for key_queue in list((limiter.key_queues or {}).values()):
-                if key_queue.revision != revision:
-                    self._review_once(limiter, key_queue, revision)
-                    yield
+        if limiter.revision == revision and limiter.unreviewed and limiter.key_queues is not None:
+            passed = 0
+            for portion in limiter.key_queues.portions():
+                for key_queue in portion:
+                    if key_queue.revision != limiter.revision:
+                        self._review_once(limiter, key_queue, revision)
+                        yield
+                    else:
+                        passed += 1
+                        if passed % PASSED_PER_STEP == 0:
+                            yield
+                if limiter.revision != revision or not limiter.unreviewed:
+                    break
         if limiter.revision == revision:
             limiter.is_reviewing = False
             self.end_draining(limiter)
@@ -471,32 +505,27 @@ class Limiters:
         """Drop the key queues of a function that does not distinguish keys any more, when they have no job left."""
         if not limiter.is_draining or limiter.keyed_jobs or limiter.is_reviewing:
             return
+        self._count_bytes(limiter, -limiter.key_queue_bytes)
         for group in limiter.groups:
-            for key_queue in (group.key_queues or {}).values():
-                self._uncheck(key_queue)
-                self._state.memory.limiter_bytes -= KEY_QUEUE_BYTES + len(key_queue.key)
+            if group.key_queues is not None:
+                self._sliced_work.start(
+                    group.key_queues.discard(), SlicedKind.FREE, group
+                )  # without deadlines: no rate
             group.key_queues = None
             group.is_draining = False
         limiter.keys_waiting = 0
+        limiter.uncounted_workers = {}
+        limiter.uncounted_jobs = {}
         if not limiter.has_room:  # otherwise `Dispatcher.offer_room` follows
             self._requirements.drop_needless(limiter)
 
-    def _running_keys(self, function: Function) -> list[bytes]:
-        """The key of each running job of the function."""
-        return [
-            job.key
-            for worker in self._state.workers.values()
-            for job in worker.running.values()
-            if job.worker is worker and job.function is function
-        ]
-
     def forget(self, function: Function) -> None:
-        """Remove the limiter of a function."""
+        """Remove the limiter of a function, which has no jobs."""
         limiter = function.limiter
         if limiter is not None:
             self._uncheck(limiter)
             for group in limiter.groups:
-                for key_queue in (group.key_queues or {}).values():
+                for key_queue in group.key_queues.values() if group.key_queues is not None else ():
                     self._uncheck(key_queue)
-                    self._state.memory.limiter_bytes -= KEY_QUEUE_BYTES + len(key_queue.key)
+            self._count_bytes(limiter, -limiter.key_queue_bytes)
             function.limiter = None

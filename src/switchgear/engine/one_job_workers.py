@@ -54,7 +54,7 @@ class OneJobRules:
 
 
 class OneJobWorker:
-    """What is known of a worker."""
+    """The state of one worker: idle, at work or owing."""
 
     __slots__ = (
         "claimed_us",
@@ -324,7 +324,7 @@ class OneJobWorkers:
         return worker
 
     def _part_with(self, known: OneJobWorker) -> None:
-        """The worker takes no more jobs."""
+        """Remove a worker that takes no more jobs; remember what it owes."""
         worker = self._forget(known) if known.worker is not None else None
         if known.job_id:
             self._remember_owing(known)

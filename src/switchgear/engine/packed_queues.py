@@ -129,12 +129,17 @@ class PackedQueues:
         packed = [_copies_in_order(rest, from_id) for rest in self._segmented()]
         yield from merge(self._state.jobs.values(from_id), *packed, key=_id)
 
-    def newest_first(self, before_id: int = 0) -> Iterator[Job]:
+    def newest_first(
+        self, before_id: int = 0, function: Function | None = None, with_packed: bool = True
+    ) -> Iterator[Job]:
         """Unfinished jobs from the newest on, or from the newest below an id; of packed ones a copy.
 
-        The engine must not be called meanwhile.
+        Of packed ones only those of `function`, or none.  The engine must not be called meanwhile.
         """
-        packed = [_copies(rest, before_id) for rest in self._segmented()]
+        packed: list[Iterator[Job]] = []
+        if with_packed:
+            segmented = self._segmented() if function is None else function.segmented
+            packed = [_copies(rest, before_id) for rest in segmented if rest is not None]
         yield from merge(self._state.jobs.newest_first(before_id), *packed, key=_minus_id)
 
     def _segmented(self) -> Iterator[SegmentedQueue]:

@@ -12,19 +12,44 @@ from typing import Final
 
 from switchgear.model import Cause, Job, JobState
 
-__all__ = ["ENDED_WORDS", "error_told", "predecessor_error"]
+__all__ = ["ENDED_WORDS", "NO_ERROR", "RootCause", "error_told", "predecessor_error", "root_cause"]
 
 ENDED_WORDS: Final = {
     JobState.FAILED: "failed",
     JobState.CANCELLED: "was cancelled",
     JobState.EXPIRED: "expired",
 }
+NO_ERROR: Final = b"no job that it waited for has failed"
+LONGEST_CAUSE_BYTES: Final = 300
 _ID: Final = re.compile(rb"job ([0-9]{1,19})(?=, which )")
 
 
-def predecessor_error(predecessor_id: int, state: JobState) -> bytes:
-    """The error of a successor of this job, which ended in this state."""
-    return f"job {predecessor_id}, which it waited for, {ENDED_WORDS[state]}".encode()
+class RootCause:
+    """Why jobs end that have not run: the first job that did not succeed, and what it said."""
+
+    __slots__ = ("job_id", "state", "text")
+
+    def __init__(self, job_id: int, state: JobState, text: bytes) -> None:
+        self.job_id = job_id
+        self.state = state
+        self.text = (
+            text  # the function and the first line of the error; empty if there is none, or it is not known any more
+        )
+
+
+def root_cause(job: Job) -> RootCause:
+    """The cause that a job is for those that wait for it: itself."""
+    lines = (job.error or b"").split(b"\n", 1)
+    text = lines[0][:LONGEST_CAUSE_BYTES].decode("utf-8", "ignore").strip()
+    if text:
+        text = f"{job.function.name.decode('utf-8', 'replace')}: {text}"
+    return RootCause(job.id, job.state, text.encode())
+
+
+def predecessor_error(cause: RootCause) -> bytes:
+    """The error of a job that ends for this cause."""
+    text = f"job {cause.job_id}, which it waited for, {ENDED_WORDS[cause.state]}".encode()
+    return b"%b: %b" % (text, cause.text) if cause.text else text
 
 
 def error_told(job: Job, name: Callable[[int], str]) -> bytes | None:

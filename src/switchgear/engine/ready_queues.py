@@ -26,6 +26,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
+from typing import Final
 
 from switchgear.engine.limiters import Limiters
 from switchgear.engine.packed_queues import PackedQueues
@@ -54,6 +55,10 @@ from switchgear.policy import Policy
 
 __all__ = ["ReadyQueues"]
 
+# More key queues than fit into memory.
+INDEX_BITS: Final = 40
+INDEX_MASK: Final = (1 << INDEX_BITS) - 1
+
 
 class ReadyQueues:
     """Adds ready jobs to their queues, and takes them out in the order of assignment."""
@@ -79,9 +84,10 @@ class ReadyQueues:
         job.rank = self._first_rank
 
     def remember_ranks(self, jobs: list[Job]) -> None:
-        """After a restart: jobs that go to the front or the end must pass all these."""
-        self._first_rank = min((job.rank for job in jobs if job.rank < 0), default=0)
-        self._last_rank = max((job.rank for job in jobs if job.rank > 0), default=0)
+        """After these jobs were restored: jobs that go to the front or the end must pass all of them."""
+        for job in jobs:
+            self._first_rank = min(self._first_rank, job.rank)
+            self._last_rank = max(self._last_rank, job.rank)
 
     # --- entering ---
 
@@ -123,9 +129,13 @@ class ReadyQueues:
             else:
                 self._append_to(group.queue, job)
             room = self._limiters.room(function)
-            # Perhaps no worker fits the jobs before it.
-            return room == function.ready or (room > 0 and bool(limiter.requiring))
-        if not ahead and group.queue.queues[job.priority]:
+            # Perhaps no worker fits the jobs before it, or their payloads are not in memory, so that nobody was told.
+            were_others_told = not limiter.requiring and function.unloaded is None
+            return room == function.ready or (room > 0 and not were_others_told)
+        if limiter.is_counting() and ahead:
+            self._prepend_to(group.queue, job)
+            return False
+        if limiter.is_counting() or (not ahead and group.queue.queues[job.priority]):
             self._append_to(group.queue, job)  # behind those that `_distribute` has not moved yet
             return False
         key_queue = self._limiters.key_queue_of(limiter, group, job.key)
@@ -229,7 +239,7 @@ class ReadyQueues:
         function = limiter.function
         if group.serves_own_queue(priority):
             return self._pop_first(function, group.queue, priority)
-        key_queue = self._limiters.next_key_queue(limiter, group, priority)
+        key_queue = self._limiters.next_key_queue(group, priority)
         if key_queue is None:
             return None
         queue = key_queue.queues[priority]
@@ -311,7 +321,7 @@ class ReadyQueues:
     def _head(self, limiter: Limiter, group: QueueGroup, priority: int) -> Job:
         if group.serves_own_queue(priority):
             return group.queue.queues[priority][0]
-        key_queue = self._limiters.next_key_queue(limiter, group, priority)
+        key_queue = self._limiters.next_key_queue(group, priority)
         assert key_queue is not None
         return key_queue.queues[priority][0]
 
@@ -535,6 +545,7 @@ class ReadyQueues:
         if limiter.is_draining:
             yield from self._gather(limiter)
         elif limiter.key_queues is not None:
+            yield from self._limiters.count_running(limiter)
             yield from self._distribute(limiter)
 
     def _distribute(self, limiter: Limiter) -> Iterator[None]:
@@ -546,7 +557,12 @@ class ReadyQueues:
         for group in limiter.groups.copy():
             ready_queue = group.queue
             for priority in BEST_FIRST:
-                while function.limiter is limiter and not group.is_draining and ready_queue.queues[priority]:
+                while (
+                    function.limiter is limiter
+                    and group.key_queues is not None
+                    and not group.is_draining
+                    and ready_queue.queues[priority]
+                ):
                     job = ready_queue.queues[priority].popleft()
                     if not ready_queue.queues[priority] and ready_queue.is_segmented:
                         self._refill(ready_queue, priority)
@@ -562,33 +578,44 @@ class ReadyQueues:
         revision = limiter.revision
         for group in limiter.groups.copy():
             for priority in BEST_FIRST:
-                while limiter.revision == revision and group.is_draining and group.round_robin[priority]:
+                while limiter.revision == revision and group.is_draining and len(group.order[priority]):
                     yield from self._gather_priority(limiter, group, priority, revision)
         self._limiters.end_draining(limiter)
 
     def _gather_priority(self, limiter: Limiter, group: QueueGroup, priority: int, revision: int) -> Iterator[None]:
-        lasts: list[tuple[int, int, KeyQueue]] = []  # negative place of the last job, number of the queue, queue
-        listed = group.round_robin[priority]  # all are open, and their order does not matter
-        for number in range(len(listed)):
-            if not listed or limiter.revision != revision:
-                break
-            key_queue = next(iter(listed))
-            listed.move_to_end(key_queue)
-            job = _last_job(key_queue, priority)
-            if job is not None:
-                heappush(lasts, (-place_of(job), number, key_queue))
-            yield
-        while lasts and limiter.revision == revision and group.is_draining:
-            negative_place, number, key_queue = heappop(lasts)
-            job = _last_job(key_queue, priority)
-            if job is not None and -place_of(job) == negative_place and self._can_remove(key_queue, job):
-                self._left_key_queue(limiter, key_queue, priority)
-                if not key_queue.owner.ready:
-                    self._limiters.review(limiter, key_queue.owner)
-                self._prepend_to(group.queue, job)
+        # A heap of numbers, which the garbage collector does not visit: the negative place of the last job of a key
+        # queue, and the index of the key queue in `key_queues`.
+        lasts: list[int] = []
+        key_queues: list[KeyQueue | None] = []
+        assert group.key_queues is not None
+        for portion in group.key_queues.portions():
+            for key_queue in portion:
                 job = _last_job(key_queue, priority)
+                if job is not None:
+                    heappush(lasts, (-place_of(job) << INDEX_BITS) + len(key_queues))
+                    key_queues.append(key_queue)
+                yield
+            if limiter.revision != revision:
+                break
+        while lasts and limiter.revision == revision and group.is_draining:
+            last = heappop(lasts)
+            index = last & INDEX_MASK
+            listed = key_queues[index]
+            assert listed is not None
+            job = _last_job(listed, priority)
+            if job is not None and -place_of(job) == last >> INDEX_BITS and self._can_remove(listed, job):
+                self._left_key_queue(limiter, listed, priority)
+                if not listed.owner.ready:
+                    self._limiters.review(limiter, listed.owner)
+                self._prepend_to(group.queue, job)
+                job = _last_job(listed, priority)
             if job is not None:
-                heappush(lasts, (-place_of(job), number, key_queue))
+                heappush(lasts, (-place_of(job) << INDEX_BITS) + index)
+            else:
+                key_queues[index] = None
+            yield
+        while key_queues:  # freeing a long list takes as long as a turn
+            key_queues.pop()
             yield
 
     def _take_all(self, function: Function) -> list[Job]:

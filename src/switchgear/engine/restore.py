@@ -12,8 +12,9 @@ from typing import Final, TypeAlias
 
 from switchgear.engine.attempts import Attempts
 from switchgear.engine.deadlines import DeadlineKind, Deadlines
-from switchgear.engine.dependencies import Dependencies
+from switchgear.engine.dependencies import ERROR, Dependencies
 from switchgear.engine.dispatcher import Dispatcher
+from switchgear.engine.handover import Handover
 from switchgear.engine.packed_queues import PackedQueues
 from switchgear.engine.ready_queues import ReadyQueues
 from switchgear.engine.state import EngineState
@@ -49,7 +50,7 @@ Arrived: TypeAlias = dict[Function, list[list[PlainJob]]]
 
 
 class Restore:
-    """Enters the jobs of a store into an empty engine."""
+    """Enters the jobs of a store into an engine, which may have jobs of other functions."""
 
     def __init__(
         self,
@@ -62,7 +63,9 @@ class Restore:
         dispatcher: Dispatcher,
         dependencies: Dependencies,
         transitions: Transitions,
+        handover: Handover,
     ) -> None:
+        self.handover = handover  # the way back; `Engine` has as many attributes as it may have
         self._state = state
         self._deadlines = deadlines
         self._packed = packed
@@ -98,6 +101,8 @@ class Restore:
             if number % JOBS_PER_STEP == 0:
                 yield False
             blockers = self._dependencies.blockers_among(job.predecessors, job.edges)
+            if ERROR in job.edges:
+                self._dependencies.note_earlier_errors(job)
             if blockers:
                 self._dependencies.wait_for(job, blockers)
             else:

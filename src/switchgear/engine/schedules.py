@@ -114,6 +114,12 @@ class ScheduleRunner:
         self._look_at(schedule, 0)
         self._state.note_schedule(schedule)
 
+    def let_go(self, schedule: Schedule) -> None:
+        """Forget a schedule that another engine is going to have; it stays in the store."""
+        del self._state.schedules[schedule.name]
+        self._state.memory.schedule_bytes -= held_bytes(schedule)
+        self._look_at(schedule, 0)
+
     def pause(self, schedule: Schedule) -> None:
         """Make no jobs at ticks until the schedule is resumed."""
         if schedule.paused:

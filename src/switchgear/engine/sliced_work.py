@@ -14,12 +14,29 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from enum import IntEnum
 from typing import Final
 
-__all__ = ["UNITS_PER_TURN", "SlicedWork"]
+__all__ = ["UNITS_PER_TURN", "SlicedKind", "SlicedWork"]
 
-# This many jobs in one turn take some five milliseconds, compiled, and some twenty, interpreted.
-UNITS_PER_TURN: Final = 1_000
+# This many jobs in one turn take one to three milliseconds, compiled, and some ten, interpreted.
+UNITS_PER_TURN: Final = 500
+
+
+class SlicedKind(IntEnum):
+    """The kinds of such work, and what is not done yet while it is pending."""
+
+    UNSUBSCRIBE = 0  # a peer that is gone is still a subscriber of jobs
+    REQUEUE = 1  # a worker that is gone still has jobs
+    UNLINK = 2  # a job that has ended, or was given up, still waits for predecessors
+    UNBLOCK = 3  # jobs still wait for a job that is done
+    LIMITS = 4  # a function has new limits, and its key queues are being filled, reviewed, counted or emptied
+    OFFER = 5  # jobs of a function may run again, and not all workers were told; no subject: of any function
+    WAKE_ALL = 6  # nobody has asked for a job of a function, and not all sleepers were woken
+    FREE = 7  # objects that nothing refers to are freed
+
+
+Pending = tuple[Iterator[None], SlicedKind, object]  # the work, its kind, and what it is about
 
 
 class SlicedWork:
@@ -28,10 +45,14 @@ class SlicedWork:
     def __init__(self) -> None:
         self.units_per_turn = UNITS_PER_TURN
         self._left = UNITS_PER_TURN  # units that may still be done in this turn
-        self._pending: deque[Iterator[None]] = deque()
+        self._pending: deque[Pending] = deque()
 
     def __len__(self) -> int:
         return len(self._pending)
+
+    def is_pending(self, kind: SlicedKind, subject: object) -> bool:
+        """Whether work of this kind about this subject, or about any, is not done yet. It looks at all of it."""
+        return any(each is kind and about in (subject, None) for _, each, about in self._pending)
 
     def begin_turn(self) -> None:
         """Allow as many units as one turn may have, and do as many of those that are pending."""
@@ -41,23 +62,23 @@ class SlicedWork:
         for _ in range(len(pending)):
             if self._left <= 0:
                 break
-            work = pending.popleft()
-            if not self._exhaust(work, min(share, self._left)):
-                pending.append(work)
+            entry = pending.popleft()
+            if not self._exhaust(entry[0], min(share, self._left)):
+                pending.append(entry)
 
     def allow_turn(self) -> None:
         """Allow as many units as one turn may have. The simulation does this apart from pending work."""
         self._left = self.units_per_turn
 
-    def start(self, work: Iterator[None]) -> None:
+    def start(self, work: Iterator[None], kind: SlicedKind, subject: object) -> None:
         """Do this now as far as the turn allows, and the rest in the turns to come."""
         if self._left <= 0 or not self._exhaust(work, self._left):
-            self._pending.append(work)
+            self._pending.append((work, kind, subject))
 
     def finish(self) -> None:
         """Do everything now."""
         while self._pending:
-            self._exhaust(self._pending.popleft(), -1)
+            self._exhaust(self._pending.popleft()[0], -1)
 
     def clear(self) -> None:
         """Forget everything."""

@@ -52,13 +52,13 @@ class Observer:
     """Receives events that an operator may want to know. Its methods do nothing unless overridden."""
 
     def job_requeued(self, job: Job, cause: Cause) -> None:
-        """A running job was requeued."""
+        """Called when a running job was requeued."""
 
     def job_died(self, job: Job) -> None:
-        """A job failed because its attempts are spent."""
+        """Called when a job failed because its attempts are used up."""
 
     def job_expired(self, job: Job) -> None:
-        """A job was not started in time."""
+        """Called when a job has expired."""
 
     def worker_expired(self, worker: Worker) -> None:
         """A worker did not renew its lease in time."""
@@ -100,6 +100,7 @@ class EngineState:
         self.stored_batch = 0  # all batches up to this one are stored
         self.now_us = 0
         self.next_job_id = 1
+        self.unused_ids = 0  # reserved for graphs that were not submitted, or not yet
         # No id below it is given out again after a restart.  Whoever is told of another has to wait for a commit.
         self.stored_ids = ALL_IDS
         self.jobs = JobTable()  # unfinished jobs that are objects; `PackedQueues` has the others
@@ -108,6 +109,8 @@ class EngineState:
         self.functions: dict[bytes, Function] = {}
         self.dropped_counts = [0, 0, 0, 0, 0, 0]  # the sums of `Function.counts` of functions that were forgotten
         self.workers: dict[int, Worker] = {}
+        # The jobs of workers that are gone, while not all of them were requeued; see `WorkerRegistry.remove`.
+        self.departed: dict[Worker, dict[int, Job]] = {}
         self.schedules: dict[bytes, Schedule] = {}
         self.memory = MemoryAccount(self.settings.memory_bytes)  # shared with all that hold bytes for peers
         # Changes since the owner last took them; without `reports_changes` only jobs that finished.

@@ -1,4 +1,4 @@
-"""`StuckFunctions`: finds functions whose unfinished jobs can run only after somebody intervenes."""
+"""`StuckFunctions`: finds functions whose unfinished jobs all wait for jobs that did not succeed."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from collections.abc import Generator
 from typing import Final
 
 from switchgear.engine.deadlines import DeadlineKind, Deadlines
-from switchgear.engine.dependencies import Dependencies, check_edges, has_policies, without_repetitions
+from switchgear.engine.dependencies import ERROR, Dependencies, check_edges, has_policies, without_repetitions
 from switchgear.engine.dispatcher import Dispatcher
 from switchgear.engine.flows import SCHEDULE_SOURCE
 from switchgear.engine.functions import FunctionRegistry
@@ -33,10 +33,13 @@ from switchgear.model import (
     UniquePolicy,
 )
 from switchgear.model.job import JOB_BYTES, MOVE_BYTES, SUBSCRIPTION_BYTES
-from switchgear.refusals import REFUSED_CONFLICT, REFUSED_FULL, REFUSED_UNIQUE
+from switchgear.refusals import REFUSED_CONFLICT, REFUSED_FULL, REFUSED_LIMIT, REFUSED_UNIQUE
 
 __all__ = ["QUEUE_IS_FULL", "Submissions"]
 
+# There are some 10^13 ids, and none is given out twice. Peers that reserve ids and then submit no jobs must not use
+# them up, however often the server is restarted.
+MOST_UNUSED_IDS: Final = 10**10
 QUEUE_IS_FULL: Final = "Job queue is full"
 
 # So many edges take about as long as to submit a hundred jobs.
@@ -160,17 +163,22 @@ class Submissions:
         delivery: int,
         subscriber: Peer | None,
         is_long: bool,
+        reserved_id: int = 0,
+        below_id: int = 0,
     ) -> Job:
-        """Submit a job of a graph that was accepted as a whole.
+        """Submit a job of a graph that was accepted as a whole, under the id that was reserved for it if there is one.
 
         A long graph is submitted over several turns. Nothing that changes meanwhile may stop it half-way: no limit is
         applied, and if the store fails, jobs that are not stored yet are not withdrawn but stored later.
         """
         state = self._state
-        job = Job(state.next_job_id, function, b"", payload, priority, delivery, state.now_us)
+        job = Job(reserved_id or state.next_job_id, function, b"", payload, priority, delivery, state.now_us)
         job.source = state.source
+        if not reserved_id:
+            state.next_job_id += 1
+        elif state.next_job_id != below_id:
+            self._queues.rank_last(job)  # others were submitted after the ids were reserved
         self._apply(job, options)
-        state.next_job_id += 1
         self._enter(job, subscriber, is_long)
         return job
 
@@ -218,11 +226,16 @@ class Submissions:
         delivery: int,
         options: SubmitOptions,
         unique: bytes = b"",
+        reserved_id: int = 0,
+        below_id: int = 0,
     ) -> Job:
         """A job of very many predecessors, with an id and in no table, to be linked to them in portions."""
         state = self._state
-        job = Job(state.next_job_id, function, unique, payload, priority, delivery, state.now_us)
-        state.next_job_id += 1
+        job = Job(reserved_id or state.next_job_id, function, unique, payload, priority, delivery, state.now_us)
+        if not reserved_id:
+            state.next_job_id += 1
+        elif state.next_job_id != below_id:
+            self._queues.rank_last(job)
         job.source = state.source
         job.has_details = True
         job.predecessors = options.predecessors
@@ -261,14 +274,18 @@ class Submissions:
         elif job.id >= state.stored_ids:
             state.concern_speaker()
 
-    def reserve_id(self) -> int:
-        """Reserve an id for a job that may be submitted later."""
+    def reserve_ids(self, count: int) -> range:
+        """Reserve so many consecutive ids for jobs that may be submitted later; raises Refused."""
         state = self._state
-        job_id = state.next_job_id
-        state.next_job_id += 1
-        if job_id >= state.stored_ids:
+        first_id = state.next_job_id
+        if count > 1:
+            if state.unused_ids + count > MOST_UNUSED_IDS:
+                raise Refused(REFUSED_LIMIT, f"more than {MOST_UNUSED_IDS} ids would be reserved and not used")
+            state.unused_ids += count
+        state.next_job_id += count
+        if state.next_job_id > state.stored_ids:
             state.concern_speaker()
-        return job_id
+        return range(first_id, first_id + count)
 
     def withdraw(self, job: Job, told: set[Peer] | frozenset[Peer]) -> bool:
         """Undo a submission that could not be stored; returns whether that was possible. See `Engine.withdraw`."""
@@ -387,6 +404,13 @@ class Submissions:
         else:
             edges = b""
         blockers = self._dependencies.blockers_among(predecessors, edges)
+        if ERROR in edges:
+            self._dependencies.note_earlier_errors(job)
+            if not blockers and ERROR in job.edges:
+                job.state = WAITING
+                job.moves = [SUBMITTED_WAITING, self._state.now_us]
+                self._dependencies.wait_to_be_skipped(job)
+                return [job.id]
         if blockers:
             job.state = WAITING
             job.moves = [SUBMITTED_WAITING, self._state.now_us]

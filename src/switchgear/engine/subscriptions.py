@@ -1,10 +1,10 @@
-"""`JobSubscriptions`: which peers are told of a job, and what happens to a foreground job when they are gone."""
+"""`JobSubscriptions`: subscribes peers to jobs, and drops a foreground job when its last subscriber disconnects."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from switchgear.engine.sliced_work import SlicedWork
+from switchgear.engine.sliced_work import SlicedKind, SlicedWork
 from switchgear.engine.state import EngineState
 from switchgear.engine.transitions import Transitions
 from switchgear.model import QUEUED_STATES, Cause, Delivery, Job, Peer
@@ -38,7 +38,9 @@ class JobSubscriptions:
         it is running."""
         if subscriber.subscriptions:
             subscriptions, subscriber.subscriptions = subscriber.subscriptions, {}
-            self._sliced_work.start(self._remove_from_all(subscriber, subscriptions))
+            self._sliced_work.start(
+                self._remove_from_all(subscriber, subscriptions), SlicedKind.UNSUBSCRIBE, subscriber
+            )
 
     def unsubscribe_from(self, subscriber: Peer, job_ids: Iterable[int]) -> None:
         """Remove subscriptions to some jobs: the requests for which the peer had subscribed are gone."""
@@ -48,7 +50,9 @@ class JobSubscriptions:
             if job is not None:
                 subscriptions[job_id] = job
         if subscriptions:
-            self._sliced_work.start(self._remove_from_all(subscriber, subscriptions))
+            self._sliced_work.start(
+                self._remove_from_all(subscriber, subscriptions), SlicedKind.UNSUBSCRIBE, subscriber
+            )
 
     def _remove_from_all(self, subscriber: Peer, subscriptions: dict[int, Job]) -> Iterator[None]:
         """Remove the subscriptions of a peer that is gone, one job at a time."""

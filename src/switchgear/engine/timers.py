@@ -1,4 +1,4 @@
-"""`Timers`: calls `Peer.timer_fired` of a session at the time that the session has asked for.
+"""`Timers`: calls `Peer.timer_fired` of a session at the time that the session has set.
 
 A timer measures a time span, so setting the wall clock does not move it. It is counted in the memory account, refused
 when the share for waiting requests is full, and cancelled when its peer is gone.

@@ -8,13 +8,13 @@ from typing import Final
 
 from switchgear.engine.attempts import Attempts
 from switchgear.engine.deadlines import DeadlineKind, Deadlines
-from switchgear.engine.dependencies import Dependencies, policy_of
+from switchgear.engine.dependencies import ERROR, Dependencies, policy_of
 from switchgear.engine.dispatcher import Dispatcher
 from switchgear.engine.lifecycle import NEXT_STATE
-from switchgear.engine.predecessor_error import predecessor_error
+from switchgear.engine.predecessor_error import NO_ERROR, RootCause, predecessor_error, root_cause
 from switchgear.engine.ready_queues import ReadyQueues
 from switchgear.engine.requirements import Requirements
-from switchgear.engine.sliced_work import SlicedWork
+from switchgear.engine.sliced_work import SlicedKind, SlicedWork
 from switchgear.engine.state import EngineState
 from switchgear.engine.unique_keys import UniqueKeys
 from switchgear.model import DONE, READY, RUNNING, WAITING, Cause, Delivery, EdgePolicy, Job, JobState
@@ -27,9 +27,11 @@ ABANDONED: Final = Cause.ABANDONED
 RELEASED: Final = Cause.RELEASED
 assert NEXT_STATE[SUCCEEDED][RUNNING] is DONE  # what `finish` relies on
 
-# The end of one job may end a million others. This many of them end in one turn, which takes some ten milliseconds; the
-# others follow in the next turns, so that other peers do not have to wait.
-FAILURES_PER_TURN: Final = 1_000
+# The end of one job may end a million others. This many of them end in one turn, which takes some four milliseconds;
+# the others follow in the next turns, so that other peers do not have to wait.
+FAILURES_PER_TURN: Final = 400
+# A cause takes up to some 600 bytes.
+MOST_RECENT_CAUSES: Final = 10_000
 
 
 class Transitions:
@@ -51,6 +53,10 @@ class Transitions:
         # Unsuccessful jobs whose successors are still to be processed, and waiting jobs that must end.
         self.pending_failures: deque[Job] = deque()
         self._to_be_told: list[Job] | None = None  # the successors of the first of these, the next one last
+        # By job: why a job of `pending_failures` was unsuccessful, or must end.
+        self._causes: dict[int, RootCause] = {}
+        self._ending_cause: RootCause | None = None  # why the job ends that is ended now
+        self._recent_causes: dict[int, RootCause] = {}  # of unsuccessful jobs, for those that are submitted later
         self._is_propagating = False  # `pending_failures` is being processed, or will be in the next turn
         self._state = state
         self._deadlines = deadlines
@@ -128,6 +134,9 @@ class Transitions:
         if len(jobs) > 1:
             jobs.sort(key=place_of)
         for job in jobs:
+            if job.edges and ERROR in job.edges:
+                self._skip_error_handler(job)
+                continue
             if state.is_too_late(job):
                 self.expire(job)
                 continue
@@ -145,7 +154,7 @@ class Transitions:
         if self._dependencies.successor_count(job_id) <= self.failures_per_turn:
             self.unblock(self._dependencies.unblock_successors(job_id))
         else:
-            self._sliced_work.start(self._unblock_one_by_one(job_id))
+            self._sliced_work.start(self._unblock_one_by_one(job_id), SlicedKind.UNBLOCK, job_id)
 
     def _unblock_one_by_one(self, job_id: int) -> Iterator[None]:
         """Make very many successors ready, in the order in which they began to wait."""
@@ -164,6 +173,7 @@ class Transitions:
             job.attempts -= 1
         elif self._attempts.is_dead_after(job, cause):
             self.finish(job, Cause.EXHAUSTED)
+            job.function.dead += 1
             state.observer.job_died(job)
             return
         self._attempts.wait_again(job)
@@ -276,12 +286,25 @@ class Transitions:
             self._retain_for_successors(job)
         final_state = job.state
         self._dependencies.remember_unsuccessful(job)
+        self._remember_cause(job)
         if final_state is JobState.FAILED:
             function.failed += 1
         elif final_state is JobState.CANCELLED:
             function.cancelled += 1
         else:
             function.expired += 1
+
+    def _remember_cause(self, job: Job) -> None:
+        """Remember why a job was unsuccessful, for a while; without an error there is nothing to remember."""
+        cause = self._ending_cause
+        if cause is None and job.error:
+            cause = root_cause(job)
+        if cause is None:
+            self._recent_causes.pop(job.id, None)
+            return
+        self._recent_causes[job.id] = cause
+        if len(self._recent_causes) > MOST_RECENT_CAUSES:
+            del self._recent_causes[next(iter(self._recent_causes))]
 
     # --- unsuccessful predecessors ---
 
@@ -291,6 +314,8 @@ class Transitions:
         There may be a chain of a million jobs, so each end only extends a list, which is processed in parts.
         """
         self.pending_failures.append(job)
+        cause, self._ending_cause = self._ending_cause, None
+        self._causes[job.id] = cause if cause is not None else root_cause(job)
         if not self._is_propagating:
             self._is_propagating = True
             self._propagate_some()
@@ -321,6 +346,7 @@ class Transitions:
         if job.id not in dependencies.unsuccessful:  # retried meanwhile
             self._to_be_told = None
             self.pending_failures.popleft()
+            self._causes.pop(job.id, None)
             return 1
         waiting = self._to_be_told
         if waiting is None:
@@ -329,10 +355,15 @@ class Transitions:
         some = waiting[-most:]
         del waiting[-most:]
         some.reverse()
+        cause = self._causes.get(job.id)
         if not waiting:
             self._to_be_told = None
             self.pending_failures.popleft()
+            self._causes.pop(job.id, None)
         unblocked, must_end = dependencies.propagate_failure(job.id, some)
+        if cause is not None:
+            for successor in must_end:
+                self._causes[successor.id] = cause
         self.pending_failures.extend(must_end)
         if unblocked:
             self.unblock(unblocked)
@@ -352,23 +383,40 @@ class Transitions:
 
     def _end_for_failed_dependency(self, job: Job) -> None:
         """End a waiting job, if a predecessor was unsuccessful and its edge says so."""
+        cause = self._causes.pop(job.id, None)
         if job.state is not WAITING or self._state.jobs.get(job.id) is not job:
+            return
+        if job.id in self._dependencies.unneeded:
+            if self._dependencies.end_wait_to_be_skipped(job):
+                self._skip_error_handler(job)
             return
         predecessor_id = self._dependencies.failed_dependency(job)
         if not predecessor_id:
             return  # retried meanwhile
         is_skipped = policy_of(job, predecessor_id) == EdgePolicy.SKIP
-        end = self._dependencies.unsuccessful[predecessor_id]
-        self._state.set_error(job, predecessor_error(predecessor_id, end))
+        if cause is None:
+            cause = self._recent_causes.get(predecessor_id)
+        if cause is None:
+            cause = RootCause(predecessor_id, self._dependencies.unsuccessful[predecessor_id], b"")
+        self._state.set_error(job, predecessor_error(cause))
         self._dependencies.remove(job)
+        self._ending_cause = cause  # it is that of its own successors too
         if is_skipped:
             self.finish(job, Cause.SKIPPED)
         else:
             job.result_code = 1
             self.finish(job, Cause.DOOMED)
+        self._ending_cause = None
+
+    def _skip_error_handler(self, job: Job) -> None:
+        """End a job that was to run only if a predecessor failed, and none has."""
+        self._state.set_error(job, NO_ERROR)
+        self.finish(job, Cause.SKIPPED)
 
     def clear(self) -> None:
         """Forget everything."""
         self.pending_failures.clear()
         self._to_be_told = None
+        self._causes.clear()
+        self._recent_causes.clear()
         self._is_propagating = False

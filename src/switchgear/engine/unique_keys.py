@@ -1,4 +1,4 @@
-"""`UniqueKeys`: which job has a unique key, and for how long.
+"""`UniqueKeys`: which job holds each unique key, and for how long.
 
 While a job has a key, `Function.uniques` maps the key to the job, and other submissions with the key find this job.
 Depending on its scope a key becomes free when the job ends, or when it starts. If the job holds its key until a given

@@ -1,4 +1,4 @@
-"""`PolicyCaller`: calls the operator's wake policy which of the fitting workers should get a job.
+"""`PolicyCaller`: calls the operator's wake policy, which chooses among the workers that fit a job.
 
 The policy is given a job and workers that fit it, and names some of them, or none.  It has a say whenever a job could
 be handed out: when workers could be woken for it or it could be pushed to one of them, with all these workers, the one

@@ -14,12 +14,14 @@ wants to sleep, and repeatedly, a moment later, while a job is ready and a worke
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from switchgear.engine.deadlines import DeadlineKind, Deadlines
 from switchgear.engine.limiters import Limiters
 from switchgear.engine.ready_queues import ReadyQueues
 from switchgear.engine.requirements import first_fitting, list_worker, unlist_worker
+from switchgear.engine.sliced_work import SlicedKind, SlicedWork
 from switchgear.engine.state import EngineState
 from switchgear.engine.waiting_workers import (
     add_sleeper,
@@ -47,12 +49,14 @@ class Wakeups:
         limiters: Limiters,
         queues: ReadyQueues,
         policy_caller: PolicyCaller,
+        sliced_work: SlicedWork,
     ) -> None:
         self.count = 0  # how often a sleeping worker was woken for a job that has become ready
         self._state = state
         self._deadlines = deadlines
         self._limiters = limiters
         self._queues = queues
+        self._sliced_work = sliced_work
         self.policy_caller = policy_caller
 
     def sleep(self, worker: Worker) -> bool:
@@ -147,7 +151,7 @@ class Wakeups:
             count -= 1
 
     def _wake_chosen(self, function: Function, *, again: bool) -> None:
-        """Wake those that the policy names."""
+        """Wake the workers that the wake policy returns."""
         choice = self.policy_caller.choose(function, self._sleepers(function), again=again)
         if choice is not None:
             job, workers = choice
@@ -242,13 +246,24 @@ class Wakeups:
         if was_taken_from:
             self.wake(function)  # those that ask may be too few
             return
+        self._sliced_work.start(self._wake_all(function), SlicedKind.WAKE_ALL, function)
+
+    def _wake_all(self, function: Function) -> Iterator[None]:
+        """Wake all sleepers, of which there may be very many, while there is a job."""
         for worker in self._sleepers(function):
-            if not self._limiters.is_open_for(function, worker):
-                continue
-            self.rouse(worker)
-            if worker.may_miss_wakeups:
-                self._note_woken(worker, function)
-            worker.peer.wake(worker)
+            yield
+            if not function.ready or function.paused or not self._state.handing_out:
+                return
+            if (
+                worker.alive
+                and worker.asleep
+                and function in worker.timeouts_us
+                and self._limiters.is_open_for(function, worker)
+            ):
+                self.rouse(worker)
+                if worker.may_miss_wakeups:
+                    self._note_woken(worker, function)
+                worker.peer.wake(worker)
 
     def look_again(self, function: Function) -> None:
         """Let the policy be asked again in a moment about jobs of this function for which it named nobody."""

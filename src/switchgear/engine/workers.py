@@ -12,7 +12,7 @@ from switchgear.engine.dispatcher import Dispatcher
 from switchgear.engine.functions import FunctionRegistry
 from switchgear.engine.lost_starts import LostStarts
 from switchgear.engine.requirements import Requirements
-from switchgear.engine.sliced_work import SlicedWork
+from switchgear.engine.sliced_work import SlicedKind, SlicedWork
 from switchgear.engine.state import EngineState
 from switchgear.engine.transitions import Transitions
 from switchgear.engine.waiting_workers import leave_lists, limited_priorities, set_priorities
@@ -162,7 +162,8 @@ class WorkerRegistry:
         self._state.memory.registration_bytes -= WORKER_BYTES
         if worker.running:
             running, worker.running = worker.running, {}
-            self._sliced_work.start(self._requeue_all(worker, running, cause))
+            self._state.departed[worker] = running
+            self._sliced_work.start(self._requeue_all(worker, running, cause), SlicedKind.REQUEUE, worker)
 
     def _requeue_all(self, worker: Worker, running: dict[int, Job], cause: Cause) -> Iterator[None]:
         """Requeue the jobs of a worker that is gone, one at a time."""
@@ -172,6 +173,7 @@ class WorkerRegistry:
                 self._attempts.detach(job)
                 self._transitions.requeue(job, cause)
             yield
+        self._state.departed.pop(worker, None)
 
     # --- leases ---
 

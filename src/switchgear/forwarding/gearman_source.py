@@ -9,15 +9,17 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+from switchgear.access.tokens import read_token_file
 from switchgear.backoff import ReconnectBackoff
 from switchgear.client.address import ServerAddress
+from switchgear.client.connection_security import ConnectionSecurity
 from switchgear.client.gearman.assigned_job import AssignedJob, Complete, Fail, Outcome
 from switchgear.client.gearman.packets import name_bytes, name_text
 from switchgear.client.gearman.worker_connection import WorkerConnection
 from switchgear.client.gearman.worker_events import JobAssigned, JobRevoked, RefusedByServer, WorkerEvent
 from switchgear.client.gearman.worker_protocol import WorkerIntroduction
 from switchgear.config import ListenUrl
-from switchgear.errors import ServerRefused
+from switchgear.errors import ConfigError, ServerRefused
 from switchgear.forwarding.source import ForwardedEnd, ForwardedJob, ForwardingFactory, ForwardingSource
 from switchgear.net.hub import Hub
 
@@ -79,7 +81,7 @@ class FunctionConnection:
         self._source = source
         name = name_text(function)
         self.connection = WorkerConnection[ForwardedGearmanJob](
-            ServerAddress(source.url.host, source.url.port),
+            source.upstream,
             WorkerIntroduction(source.name, {name: 0.0}, lease_seconds=0.0),
             self,
             ReconnectBackoff(most_seconds=MOST_PAUSE_SECONDS),
@@ -148,6 +150,7 @@ class GearmanSource(ForwardingSource):
 
     def __init__(self, url: ListenUrl, hub: Hub) -> None:
         super().__init__(url, hub)
+        self.upstream = upstream_address(url)
         self._connections: dict[bytes, FunctionConnection] = {}
         self._closing: set[asyncio.Task[None]] = set()
         self._stopped = asyncio.Event()
@@ -197,7 +200,21 @@ class GearmanSource(ForwardingSource):
         self.hub.telemetry.emit("forwarding_refused", url=self.address, error=str(error))
 
 
+def upstream_address(url: ListenUrl) -> ServerAddress:
+    """The server that a URL names, with its options for TLS and the token; raises ConfigError."""
+    files = {name: url.text(name) for name in ("ca_file", "cert_file", "key_file")}
+    try:
+        token = read_token_file(url.text("token_file")) if url.text("token_file") else ""
+        security = ConnectionSecurity(ca_setting="ca_file", cert_setting="cert_file", **files).with_token(token)
+        address = ServerAddress(url.host, url.port, url.uses_tls, security)
+        address.tls_context()
+        assert address.token == token  # raises if others could read it on its way
+    except ConfigError as error:
+        raise ConfigError(f"listen: {url}: {error}") from None
+    return address
+
+
 class GearmanSourceFactory(ForwardingFactory):
-    """Sources of the scheme gearman-worker."""
+    """Opens sources with the scheme `gearman-worker`."""
 
     source = GearmanSource

@@ -1,4 +1,4 @@
-"""`ForwardingSource`: takes the jobs of another server, the upstream, and has them run by the workers of this one.
+"""`ForwardingSource`: takes jobs of another server, the upstream, and submits them to this server.
 
 The upstream keeps the job.  Here it is a foreground job, which is not stored before its end: if this server dies, or
 the connection is lost, the upstream gives the job to somebody else.  Then a copy that waits here is dropped, and one
@@ -86,20 +86,20 @@ class ForwardedJob:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether no worker has it."""
+        """Whether the job waits for a worker."""
         return self.job is None or self.job.state in QUEUED_STATES
 
     def report_progress(self, numerator: int, denominator: int) -> None:
-        """The worker has told how far it is."""
+        """Report progress of the job to the upstream."""
 
     def report_data(self, data: bytes) -> None:
-        """The worker has sent part of the result."""
+        """Report a part of the result to the upstream."""
 
     def report_warning(self, data: bytes) -> None:
-        """The worker has sent a warning."""
+        """Report a warning to the upstream."""
 
     def report_end(self, end: ForwardedEnd) -> None:
-        """The job has ended."""
+        """Report the end of the job to the upstream."""
 
 
 class ForwardingSource(Output):
@@ -354,14 +354,14 @@ class ForwardingSource(Output):
     # --- the connection, for operators ---
 
     def note_connected(self) -> None:
-        """There is a connection."""
+        """Log that the connection is established again, if it was lost."""
         if self._lost_at:
             seconds = round(self._loop.time() - self._lost_at, 1)
             self._lost_at = 0.0
             self.hub.telemetry.emit("forwarding_recovered", url=self.address, seconds=seconds)
 
     def note_lost(self, problem: str) -> None:
-        """There is none."""
+        """Log that the connection is lost, once."""
         if not self._lost_at:
             self._lost_at = self._loop.time()
             self.hub.telemetry.emit("forwarding_lost", url=self.address, error=text_of(problem.encode()))

@@ -141,7 +141,7 @@ class WmpSource(ForwardingSource):
 
 
 class WmpSourceFactory(ForwardingFactory):
-    """Sources of the scheme wmp-worker."""
+    """Opens sources with the scheme `wmp-worker`."""
 
     source = WmpSource
 

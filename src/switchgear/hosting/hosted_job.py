@@ -82,7 +82,7 @@ class HostedJob:
         return self.accepted.result(timeout)
 
     async def handle_async(self) -> str:
-        """The same with asyncio."""
+        """`handle` with asyncio."""
         return await asyncio.wrap_future(shared_future(self.accepted))
 
     @property

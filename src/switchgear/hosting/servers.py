@@ -64,13 +64,13 @@ class PingPongBroker(HostedServer):
 
     @property
     def clients_address(self) -> str:
-        """Where clients connect."""
+        """The address at which clients connect."""
         url = ListenUrl.parse(self.address)
         return _tcp(url.host, url.port)
 
     @property
     def workers_address(self) -> str:
-        """Where workers connect."""
+        """The address at which workers connect."""
         url = ListenUrl.parse(self.address)
         return _tcp(url.host, int(url.option("workers")))
 

@@ -1,4 +1,4 @@
-"""The audit log: what operators have done and what was refused, with who, what and from where.
+"""The audit log: actions of operators and refusals, with identity, verb, target, address and protocol.
 
 It is a table of the job log's database. Submissions and reports of workers are not in it: the runs tell of those.
 """
@@ -69,7 +69,7 @@ class AuditQuery:
     limit: int = 100
 
     def values(self) -> dict[str, int]:
-        """The values of `find_audit`."""
+        """The parameters of the statement `find_audit`."""
         return {
             "since_us": int((self.since or 0.0) * SECOND_US),
             "until_us": LATEST_US if self.until is None else int(self.until * SECOND_US),
@@ -97,7 +97,7 @@ class AuditWriter:
         return len(self._waiting)
 
     def note(self, entry: AuditEntry) -> None:
-        """Write an entry soon."""
+        """Queue an entry for the writer; refusals beyond the rate limit are dropped."""
         if entry.outcome == "refused" and self._is_one_too_many(entry.at_us // SECOND_US):
             return
         with self._lock:
@@ -125,7 +125,7 @@ class AuditWriter:
 
 
 def audit_values(host: str, entry: AuditEntry) -> dict[str, Any]:
-    """The values of `put_audit`."""
+    """The parameters of the statement `put_audit` for an entry."""
     values = asdict(entry)
     for name in ("identity", "protocol", "address", "verb", "target"):
         values[name] = readable(values[name], LONGEST_NAME)

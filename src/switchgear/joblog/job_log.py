@@ -162,6 +162,19 @@ class JobLog:
         rows = self._database.query(statement, {**values, "limit": query.limit})
         return [run_from_row(row) for row in rows]
 
+    def spread(self, since: float, until: float, limit: int) -> tuple[list[LoggedRun], int]:
+        """Some `limit` runs that started in a time, newest first, evenly spread; and every how manieth it is."""
+        bounds = {"since_us": microseconds(since), "until_us": microseconds(until)}
+        ids = [
+            int(row[0])
+            for name, bound in (("first_since", "since_us"), ("last_until", "until_us"))
+            for row in self._database.query(self._database.statements[name], {bound: bounds[bound]})
+        ]
+        # Runs are numbered nearly in the order of their starts, so this is about how many there are.
+        about = max(ids) - min(ids) + 1 if ids else 0
+        every = max(1, -(-about // limit))
+        return self.find(RunQuery(since=since, until=until, limit=2 * limit, every=every)), every
+
     def pages(self, query: RunQuery) -> Iterator[LoggedRun]:
         """All runs that match, newest first, read `limit` at a time."""
         while found := self.find(query):

@@ -57,6 +57,8 @@ GATHER_SECONDS: Final = 0.2
 # How long the event loop may have to wait while values are bound: half a millisecond.
 BATCH_ROWS: Final = 1024
 PAGE_ROWS: Final = 500  # that are read at a time
+# Of runs that began before a time, so many are looked at for those that still ran.
+MOST_ROWS_BEFORE: Final = 2_000
 # Some seconds of a busy server, and some 40 MB; ten times that if all of them carry long errors.
 QUEUE_ROWS: Final = 100_000
 # Rows are dropped in bulk, because the queue is rebuilt each time.
@@ -159,6 +161,16 @@ class Recorder:
             query = replace(query, before_id=page[-1].id)
         return found, False
 
+    def ran_between(self, since: float, until: float, limit: int) -> tuple[list[LoggedRun], int]:
+        """Runs that ran at any moment of a time, in the order of their starts, and of how many each of them stands.
+
+        Of more than `limit` some are left out, evenly. Raises StorageError, and may take long.
+        """
+        running, _ = self.running_at(since, MOST_ROWS_BEFORE)
+        started, every = self._log.spread(since, until, limit)
+        found = {run.id: run for run in (*running[:limit], *started) if run.started_at is not None}
+        return sorted(found.values(), key=lambda run: run.started_at or 0.0), every
+
     def start(self) -> None:
         """Start the writer.  Raises StorageError if it can never work; a database that cannot be reached is retried."""
         try:
@@ -173,7 +185,7 @@ class Recorder:
         self._noted.set()
         self._thread.join(CLOSE_SECONDS)
         if self.waiting:
-            log.warning("job log: gave up on %d entries that could not be written in time", self.waiting)
+            log.warning("job log: dropped %d entries that could not be written in time", self.waiting)
 
     def find_starts(self, handle: str, job_id: int) -> dict[int, LoggedStart]:
         """The starts of a job that the log knows, by their times in microseconds; for any thread, and it may take as

@@ -163,6 +163,7 @@ class RunQuery:
     outcome: Outcome = "any"
     before_id: int = 0  # 0: from the newest
     limit: int = 100
+    every: int = 1  # of very many runs only every so manieth, by their ids
 
     def conditions(self) -> tuple[str, dict[str, Any]]:
         """The WHERE clause of the query, and its values."""
@@ -188,6 +189,8 @@ class RunQuery:
             require("at_us < :until_us", "until_us", microseconds(self.until))
         if self.before_id:
             require("id < :before_id", "before_id", self.before_id)
+        if self.every > 1:  # written so that every database understands it
+            require("id - (id / :every) * :every = 0", "every", self.every)
         return f"WHERE {' AND '.join(terms)}" if terms else "", values
 
 

@@ -111,7 +111,7 @@ class SqliteDatabase(Database[sqlite3.Connection]):
     def _refuse_lost_file(self) -> None:
         """Raise if the file was deleted or replaced: what is written to it would be lost without an error."""
         if self._is_current_file() != self._file:
-            log.warning("the job log %s was deleted or moved; it goes on in a new file", self.path)
+            log.warning("the job log %s was deleted or moved; logging continues in a new file", self.path)
             raise ConnectionLost(f"the job log {self.path} was deleted or moved")
 
     def _prepare(self, connection: sqlite3.Connection) -> None:

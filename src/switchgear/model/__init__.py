@@ -6,7 +6,7 @@ microseconds since the epoch, so that comparing them is comparing integers.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -15,6 +15,8 @@ from mypy_extensions import mypyc_attr
 from switchgear.model.duration_histogram import DurationHistogram
 from switchgear.model.flow import Flow
 from switchgear.model.job import KEPT, PAYLOAD_KEY, RESIDENT, Details, Job
+from switchgear.model.key_queue_order import KeyQueueOrder, KeyQueueTurn
+from switchgear.model.names import NameTable
 from switchgear.model.segments import PackedSegment, SegmentedQueue
 from switchgear.model.table import JobTable
 from switchgear.policy import Policy, Rate
@@ -328,6 +330,7 @@ class Function(ReadyQueue):
         self.cancelled = 0
         self.expired = 0
         self.requeued = 0
+        self.dead = 0  # of those that failed: their attempts were spent
         self.wait_times = DurationHistogram()  # of each start: how long the job was ready before
         self.run_times = DurationHistogram()  # of each attempt, however it ended
 
@@ -351,12 +354,14 @@ class Function(ReadyQueue):
         """How many jobs of this priority are in the queue of the function itself."""
         return ReadyQueue.ready_of(self, priority)
 
-    def ready_queues(self) -> Iterable[ReadyQueue]:
+    def ready_queues(self) -> Iterator[ReadyQueue]:
         """The queues that hold its ready jobs: the function itself, unless each key has one, and others for jobs
         that require something."""
         if self.limiter is None:
-            return (self,)
-        return [ready_queue for group in self.limiter.groups for ready_queue in group.ready_queues()]
+            yield self
+            return
+        for group in self.limiter.groups:
+            yield from group.ready_queues()
 
     def next_entries(self, priority: int) -> Iterator[Job]:
         """Jobs of this priority, about in the order of assignment.
@@ -378,8 +383,8 @@ class KeyQueue(ReadyQueue):
     """The ready jobs of one key of a function that has limits for each key; see engine.limiters."""
 
     __slots__ = (
-        "check_us", "full_at", "function", "group", "is_open", "key", "key_rate", "owner", "ready", "requiring",
-        "revision", "running",
+        "_owner", "check_us", "full_at", "function", "group", "is_open", "key", "key_rate", "ready", "requiring",
+        "revision", "running", "turns",
     )  # fmt: skip
 
     def __init__(self, group: QueueGroup, key: bytes, owner: KeyQueue | None = None) -> None:
@@ -389,8 +394,8 @@ class KeyQueue(ReadyQueue):
         self.function = group.function
         self.group = group
         self.key = key
-        # The limits of a key are counted in the queue of its jobs that require no tags, which owns the others.
-        self.owner = self if owner is None else owner
+        self._owner = owner  # None: itself; a reference to itself would leave it to the garbage collector
+        self.turns: list[KeyQueueTurn | None] = [None, None, None, None]  # by priority, where it is listed to be served
         self.requiring: list[KeyQueue] | None = None  # those others
         self.ready = 0  # in the owner, including the others
         self.running = 0  # this and the following only in the owner
@@ -399,6 +404,12 @@ class KeyQueue(ReadyQueue):
         self.key_rate: Rate | None = None  # the rate for which `full_at` was computed
         self.check_us = 0
         self.revision = 0  # of the policy that the queue was last reviewed for; see `Limiter.revision`
+
+    @property
+    def owner(self) -> KeyQueue:
+        """The limits of a key are counted in the queue of its jobs that require no tags, which owns the others."""
+        owner = self._owner
+        return self if owner is None else owner
 
     def __repr__(self) -> str:
         return f"KeyQueue({self.function.name!r}, {self.key!r})"
@@ -414,15 +425,13 @@ class QueueGroup:
         self.unfinished = 0  # jobs in any state that require this; not counted for those that require nothing
         # If keys are distinguished, the jobs that have not been moved to the queues of their keys yet.
         self.queue: ReadyQueue = ReadyQueue() if requires else function
-        self.key_queues: dict[bytes, KeyQueue] | None = {} if tells_keys_apart else None
+        self.key_queues: NameTable[KeyQueue] | None = NameTable() if tells_keys_apart else None
         # Keys are no longer distinguished: `queue` has the jobs that come after those that the key queues still have.
         self.is_draining = False
         self.ready = [0, 0, 0, 0]  # jobs in the key queues, by priority
-        # By priority, the open key queues that have such jobs, with the place of the first job or, with round robin, a
-        # number that is higher the later their turn comes.
-        self.round_robin: list[OrderedDict[KeyQueue, int]] = [OrderedDict() for _ in BEST_FIRST]
-        # The same as a heap sorted by these places, with a serial number, and with stale entries.
-        self.heads: list[list[tuple[int, int, KeyQueue]]] = [[] for _ in BEST_FIRST]
+        # By priority, the open key queues that have such jobs: by the place of the first job or, with round robin, by
+        # a number that is higher the later they were served.
+        self.order: list[KeyQueueOrder] = [KeyQueueOrder() for _ in BEST_FIRST]
 
     def __repr__(self) -> str:
         return f"QueueGroup({self.function.name!r}, {self.requires!r})"
@@ -437,8 +446,9 @@ class QueueGroup:
         """Whether the limits of keys allow to assign a job."""
         if self.key_queues is None:
             return any(self.queue.queues)
-        if any(self.round_robin):
-            return True
+        for order in self.order:
+            if len(order):
+                return True
         if self.is_draining:
             for priority in BEST_FIRST:
                 if self.queue.queues[priority] and not self.ready[priority]:
@@ -449,9 +459,11 @@ class QueueGroup:
         """Whether the next job of this priority comes from `queue`, and not from the queue of a key."""
         return self.key_queues is None or (self.is_draining and not self.ready[priority])
 
-    def ready_queues(self) -> Iterable[ReadyQueue]:
-        """The queues that hold the ready jobs."""
-        return (self.queue,) if self.key_queues is None else [*self.key_queues.values(), self.queue]
+    def ready_queues(self) -> Iterator[ReadyQueue]:
+        """The queues that hold the ready jobs, of which there may be very many. None may be added meanwhile."""
+        if self.key_queues is not None:
+            yield from self.key_queues.values()
+        yield self.queue
 
     def next_entries(self, priority: int) -> Iterator[Job]:
         """Jobs of this priority, about in the order of assignment."""
@@ -463,7 +475,7 @@ class QueueGroup:
         while is_deeper:
             is_deeper = False
             depth += 1
-            for key_queue in self.round_robin[priority]:
+            for key_queue in self.order[priority].in_order():
                 if len(key_queue.queues[priority]) > depth:
                     is_deeper = True
                     yield key_queue.queues[priority][depth]
@@ -483,14 +495,23 @@ class Limiter(QueueGroup):
         self.has_room = False  # a job has stopped running, and no other was offered yet
         self.keys_waiting = 0  # how many keys have a ready job
         self.keyed_jobs = 0  # how many jobs are in key queues
+        self.key_queue_bytes = 0  # what the memory account counts for all key queues
         self.revision = 0  # how often the policy was changed while there were key queues
         self.is_reviewing = False  # not all key queues were reviewed since the last change
         self.unreviewed = 0  # at most so many were not
+        # Workers whose running jobs are not counted in the key queues yet, and such jobs of others; until all are
+        # counted no job is in a key queue.
+        self.uncounted_workers: dict[int, Worker] = {}
+        self.uncounted_jobs: dict[int, Job] = {}
         self.serial = 0
         self.requiring: dict[bytes, QueueGroup] = {}  # the groups of jobs that require something, by that
         self.groups: list[QueueGroup] = [self]  # all groups
         self.fitting: dict[Offer, list[QueueGroup]] = {}  # for what workers offer, the groups that they can do
         self.freed: dict[Worker, None] = {}  # workers whose resources are in less use, which was not offered yet
+
+    def is_counting(self) -> bool:
+        """Whether running jobs of some keys are not counted yet."""
+        return len(self.uncounted_workers) > 0 or len(self.uncounted_jobs) > 0
 
 
 class Timetable(Protocol):

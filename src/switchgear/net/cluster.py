@@ -1,4 +1,4 @@
-"""`ClusterMember`: one of several servers on one PostgreSQL: stands by, takes over, and knows the others.
+"""`ClusterMember`: one of several servers on one PostgreSQL: standby or owner, takeover, and the list of nodes.
 
 One node owns the jobs, and serves them. The others stand by: they pass connections on to the owner
 (`standby_gateway`), and one of them takes over when the owner ends or is silent for a whole lease.
@@ -46,7 +46,7 @@ def clustered_store(config: Config) -> PostgresStore:
 
 
 class ClusterMember:
-    """This node."""
+    """This node of a cluster: owner or standby."""
 
     def __init__(self, config: Config, store: PostgresStore) -> None:
         self._config = config
@@ -91,7 +91,7 @@ class ClusterMember:
         await self._store.take_over()
 
     def _own_addresses(self) -> list[OwnerAddress]:
-        """Where other nodes reach each listener."""
+        """The address at which other nodes connect to each listener."""
         addresses: list[OwnerAddress] = []
         for listener in self._listeners:
             host, port = listener.endpoints[0]

@@ -1,4 +1,4 @@
-"""`ErrorGroups`: failed jobs put together by function and by what their errors have in common."""
+"""`ErrorGroups`: groups failed jobs by function and by the normalised text of their errors."""
 
 from __future__ import annotations
 

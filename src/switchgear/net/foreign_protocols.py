@@ -1,4 +1,4 @@
-"""Recognises protocols that a listener does not speak by their first bytes, and words a refusal for them.
+"""Recognises protocols that a listener does not speak by their first bytes, and encodes an error for them.
 
 A port that accepts lines of text is exposed to programs that an attacker can make connect to it: a browser, or a server
 that fetches URLs for others (server-side request forgery). They send a request of their own protocol first, and text
@@ -155,8 +155,8 @@ def foreign_refusal(protocol: str, spoken_here: str) -> bytes:
 
 def _http_refusal(spoken_here: str) -> bytes:
     body = (
-        f"This port speaks {spoken_here}, not HTTP.  Nothing of the request was obeyed.\n"
-        "HTTP has a port of its own, which is 4740 unless the server was told otherwise.\n"
+        f"This port speaks {spoken_here}, not HTTP.  The request was not executed.\n"
+        "The default port for HTTP is 4740.\n"
     ).encode()
     return (
         b"HTTP/1.1 400 Bad Request\r\n"

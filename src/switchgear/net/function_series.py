@@ -21,7 +21,7 @@ MOST_NAMED_FUNCTIONS: Final = 500
 OTHER: Final = "other"
 PER_STEP: Final = 200  # functions that are looked at in one step
 
-COUNTERS: Final = ("submitted", "done", "failed", "cancelled", "expired", "requeued")
+COUNTERS: Final = ("submitted", "done", "failed", "cancelled", "expired", "requeued", "dead")
 
 
 class FunctionSums:
@@ -43,7 +43,7 @@ class FunctionSums:
         self.run_times.add(function.run_times)
 
     def hold(self, function: Function, now_us: int) -> None:
-        """Add what a function holds now."""
+        """Add the current gauges of a function."""
         self.total += function.total
         self.ready += function.ready
         self.running += function.running
@@ -56,7 +56,7 @@ class FunctionSums:
             self.oldest_seconds = max(self.oldest_seconds, oldest_ready_seconds(function, now_us) or 0)
 
     def add(self, other: FunctionSums) -> None:
-        """Add what others have counted."""
+        """Add the counters and histograms of another sum."""
         for name in COUNTERS:
             self.counters[name] += other.counters[name]
         self.wait_times.add(other.wait_times)

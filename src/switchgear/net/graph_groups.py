@@ -37,7 +37,7 @@ class GraphJob(NamedTuple):
 
 @dataclass(slots=True)
 class CollapsedGroup:
-    """Some jobs of a graph."""
+    """A group of similar jobs of a graph, in one layer."""
 
     number: int
     label: bytes
@@ -109,7 +109,7 @@ class GraphGroups:
 
 
 class Collapsing:
-    """The groups and edges so far."""
+    """The groups and edges that were found so far."""
 
     def __init__(self) -> None:
         self.groups: dict[GroupKey, CollapsedGroup] = {}

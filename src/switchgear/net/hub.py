@@ -70,7 +70,8 @@ class Hub(Context):
         self.operator: Callable[[str, dict[str, Any], list[Any]], Iterator[Step]] = _no_operator
         # Collects the rows of a live table, and adds them to the list.
         self.watcher: Callable[[str, list[Any]], Iterator[Step]] = _no_watcher
-        self.write_metrics: Callable[[bool, Mapping[tuple[str, int], int]], Iterator[bytes]] = _no_metrics
+        self.read_loop_lag: Callable[[], float] = float  # the service sets it, and the next one
+        self.write_metrics: Callable[[bool, Mapping[str, Mapping[int, int]]], Iterator[bytes]] = _no_metrics
         engine.reports_changes = engine.is_durable = store.durable
         self._loop = asyncio.get_running_loop()
         self.fair_queue = FairQueue()
@@ -277,7 +278,10 @@ class Hub(Context):
     def watch_in_steps(self, topic: str, rows: list[Any]) -> Iterator[Step]:
         return self.watcher(topic, rows)
 
-    def metrics(self, is_open: bool, http_requests: Mapping[tuple[str, int], int]) -> Iterator[bytes]:
+    def loop_lag_seconds(self) -> float:
+        return self.read_loop_lag()
+
+    def metrics(self, is_open: bool, http_requests: Mapping[str, Mapping[int, int]]) -> Iterator[bytes]:
         return self.write_metrics(is_open, http_requests)
 
     def work_off(self, operation: Iterator[Step]) -> None:
@@ -322,13 +326,13 @@ class Hub(Context):
         self._loop.call_soon(self.on_stop_requested, graceful)
 
 
-def _no_metrics(is_open: bool, http_requests: Mapping[tuple[str, int], int]) -> Iterator[bytes]:
+def _no_metrics(is_open: bool, http_requests: Mapping[str, Mapping[int, int]]) -> Iterator[bytes]:
     return iter(())
 
 
 def _no_operator(verb: str, arguments: dict[str, Any], answers: list[Any]) -> Iterator[Step]:
-    raise LookupError(f"nobody can {verb}")
+    raise LookupError(f"this server has no verb {verb}")
 
 
 def _no_watcher(topic: str, rows: list[Any]) -> Iterator[Step]:
-    raise LookupError(f"nobody can watch {topic}")
+    raise LookupError(f"this server has no topic {topic}")

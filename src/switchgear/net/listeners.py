@@ -20,7 +20,8 @@ from switchgear.model import Peer
 from switchgear.net.file_descriptors import check_descriptors, permitted_limits
 from switchgear.net.hub import Hub
 from switchgear.net.protocol_detection import DetectingSession
-from switchgear.net.tcp import Connection, TcpListener
+from switchgear.net.tcp import TcpListener
+from switchgear.net.tcp_connection import Connection
 from switchgear.net.tls import ServerTls
 from switchgear.protocol_registry import ListenerKind, load_factory, protocol_named
 from switchgear.protocols.context import Context
@@ -98,8 +99,18 @@ class Listeners:
         for listener in reversed(self.tcp_listeners):
             await self._retry_busy(listener, listener.listen)
 
+    async def add(self, url: ListenUrl) -> None:
+        """Open one more listener of a TCP protocol while the server serves; raises ConfigError."""
+        sessions = self.tcp_sessions(url)
+        listener = TcpListener(url, self.hub, self.limits, sessions, self.tcp_listeners, self._access(url))
+        listener.is_private = self.is_private
+        await listener.open()
+        self.tcp_listeners.append(listener)
+        self.addresses += listener.addresses
+        self.hub.telemetry.emit("listening", url=listener.addresses[0])
+
     def _access(self, url: ListenUrl) -> ListenerAccess:
-        """Which identities a listener accepts."""
+        """The kinds of identities that a listener accepts."""
         return OPEN_ACCESS if self.identities is None else ListenerAccess(self.identities, url.access)
 
     def reload_access(self) -> int:

@@ -37,6 +37,7 @@ METRICS: Final[dict[str, Metric]] = {
         Metric("switchgear_jobs_cancelled_total", "counter", FUNCTION, "Jobs that were cancelled."),
         Metric("switchgear_jobs_expired_total", "counter", FUNCTION, "Jobs that were not started in time."),
         Metric("switchgear_jobs_requeued_total", "counter", FUNCTION, "Attempts that were lost and made again."),
+        Metric("switchgear_jobs_dead_total", "counter", FUNCTION, "Jobs that failed with all their attempts spent."),
         Metric("switchgear_queue_jobs", "gauge", ("function", "state"), "Unfinished jobs by state."),
         Metric("switchgear_queue_ready_jobs", "gauge", ("function", "priority"), "Ready jobs by priority."),
         Metric("switchgear_oldest_ready_seconds", "gauge", FUNCTION, "Age of the oldest ready job; 0 without one."),
@@ -69,7 +70,7 @@ METRICS: Final[dict[str, Metric]] = {
 
 
 class Metrics:
-    """Writes the figures of one server."""
+    """Writes the metrics of one server."""
 
     def __init__(self, hub: Hub, lag: LoopLag) -> None:
         self._hub = hub
@@ -81,7 +82,7 @@ class Metrics:
         self.recorder: Recorder | None = None
         self.connections: Callable[[], Mapping[str, int]] = dict  # by protocol
 
-    def write(self, is_open: bool, http_requests: Mapping[tuple[str, int], int]) -> Iterator[bytes]:
+    def write(self, is_open: bool, http_requests: Mapping[str, Mapping[int, int]]) -> Iterator[bytes]:
         """The pieces of the text, some of them empty; `is_open` for OpenMetrics."""
         if not self._is_placing:  # another scrape does it, and what it has placed so far is enough
             self._is_placing = True
@@ -138,7 +139,7 @@ class Metrics:
 
     # --- the server ---
 
-    def _server_families(self, http_requests: Mapping[tuple[str, int], int], *, is_open: bool) -> Iterator[bytes]:
+    def _server_families(self, http_requests: Mapping[str, Mapping[int, int]], *, is_open: bool) -> Iterator[bytes]:
         hub = self._hub
         connections = dict(self.connections())
         workers = Counter(dict.fromkeys(connections, 0))
@@ -159,7 +160,8 @@ class Metrics:
                 "switchgear_http_requests_total",
                 (
                     (labels(("route", "status"), (route, str(status))), count)
-                    for (route, status), count in list(http_requests.items())
+                    for route, counts in http_requests.items()
+                    for status, count in counts.items()
                 ),
             ),
             ("switchgear_build_info", iter([(build_labels(), 1)])),

@@ -50,7 +50,7 @@ class PayloadWait(PendingRead):
 
 
 class Payloads:
-    """The payloads of queued jobs."""
+    """Reads the payloads of queued jobs from the store, ahead of the queue."""
 
     def __init__(
         self,

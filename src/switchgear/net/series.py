@@ -47,7 +47,7 @@ class PointBlocks:
         self._open_number = -1
 
     def add(self, number: int, values: Sequence[float]) -> None:
-        """Add a point."""
+        """Record a point."""
         block = number // BLOCK_POINTS
         if block != self._open_number:
             self._close()
@@ -80,7 +80,7 @@ class PointBlocks:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing but zeros is kept."""
+        """Whether all recorded points are zero."""
         return not any(self._full.values()) and not any(value > 0 for value in self._open)
 
     def begins_at(self) -> int:
@@ -150,7 +150,7 @@ class FunctionHistory:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing but zeros is kept."""
+        """Whether all recorded points are zero."""
         return self.fine.is_idle and self.minutes.is_idle
 
     def values_at(self, seconds: float) -> tuple[float, int, list[float]] | None:

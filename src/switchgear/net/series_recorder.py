@@ -1,4 +1,4 @@
-"""`SeriesRecorder`: takes a sample of all functions every ten seconds, and keeps what is known of earlier times.
+"""`SeriesRecorder`: records the time series of all functions, one sample every ten seconds.
 
 Some hundred functions have series of their own; what the others do is recorded together, as `other`.
 """
@@ -30,7 +30,7 @@ ZEROS: Final = (0.0,) * WIDTH
 
 
 class SeriesRecorder:
-    """The series of one server."""
+    """Records the time series of one server, every ten seconds."""
 
     def __init__(self, context: OperationsContext, overview: OverviewOperations, flows: FlowOperations) -> None:
         self.total = FunctionHistory()

@@ -27,7 +27,7 @@ from contextlib import AsyncExitStack, suppress
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from switchgear.config import Config, changed_but_not_reloadable, reloaded
 from switchgear.engine.engine import Engine, EngineSettings
@@ -35,6 +35,7 @@ from switchgear.engine.wake_policy import WakePolicy
 from switchgear.errors import ConfigError, StorageError, SwitchgearError
 from switchgear.model import SECOND_US, Cause
 from switchgear.net.clock import SystemClock
+from switchgear.net.dashboard_on_request import DashboardOnRequest
 from switchgear.net.file_ownership import check_database, is_open_to_others
 from switchgear.net.gc_tuning import freeze_existing_objects
 from switchgear.net.hub import Hub
@@ -57,13 +58,14 @@ from switchgear.version import BUILD, VERSION
 if TYPE_CHECKING:
     from switchgear.net.cluster import ClusterMember
 
-__all__ = ["Service", "check_files", "run_server"]
+__all__ = ["RestoreDisplay", "Service", "check_files", "run_server"]
 
 log = logging.getLogger("switchgear")
 
 DRAIN_LOOK_SECONDS = 0.02
 HOUSEKEEPING_SECONDS = 1.0
 RESTORING_SECONDS = 2.0  # between two lines of the log about a long queue that is being restored
+SHOWING_SECONDS = 0.1  # between two steps of a progress bar
 RETENTION_SECONDS = 30.0
 SHORT_RETENTION_LOOK_SECONDS = 1.0
 DEMO_STOP_SECONDS = 1.0  # the demo should not be cut off in the middle of a line
@@ -82,16 +84,19 @@ def run_server(
     on_listening: Callable[[], None] | None = None,
     is_silent: bool = False,
     manager: ServiceManager | None = None,
+    restore_display: RestoreDisplay | None = None,
 ) -> int:
     """Serve until told to stop; returns the exit code.
 
     `on_listening` is called when all addresses accept connections; `demo` then gets all addresses, in its own thread.
-    With `is_silent`, nothing is printed to standard output.  `manager` is told how the server is.
+    With `is_silent`, nothing is printed to standard output.  `manager` is told how the server is, and
+    `restore_display` how far it is with restoring the jobs of its store.
     """
     configure_log(config)
     service = Service(config, reload, demo, on_listening, is_silent=is_silent)
     if manager is not None:
         service.manager = manager
+    service.restore_display = restore_display
     try:
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
             return runner.run(service.run())
@@ -113,6 +118,14 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
     except ImportError:
         return asyncio.new_event_loop()
     return uvloop.new_event_loop()
+
+
+class RestoreDisplay(Protocol):
+    """Shows how far the restoring of jobs is; a progress bar."""
+
+    def show(self, done: int, total: int) -> None: ...
+
+    def end(self) -> None: ...
 
 
 class Service:
@@ -143,10 +156,12 @@ class Service:
         self._stop_now = asyncio.Event()
         self._finish_all = False
         self.manager = ServiceManager()
+        self.restore_display: RestoreDisplay | None = None
         self._is_serving = False
         self._reloads_later = False  # the configuration, once the server serves
         self.store: Store
         self._member: ClusterMember | None = None  # of a cluster
+        self._dashboard: DashboardOnRequest | None = None  # of an embedded directory
         self._prefix = handle_prefix(config)
 
     async def run(self) -> int:
@@ -173,7 +188,7 @@ class Service:
             if self._is_guest:
                 self.hub.changes.ids_at_once = GUEST_IDS
             self.hub.commits.on_fenced = self._on_fenced
-            self.loop_lag = LoopLag()
+            self.loop_lag = LoopLag(self._on_late_loop)
             self._connect()
             if not await self._load():
                 self.telemetry.emit("server_stopped")
@@ -216,6 +231,8 @@ class Service:
         self.operations.context.recorder = self.recorder
         self.operations.context.in_thread = done_in_thread
         self.operations.context.commit_times = self.hub.commits.commit_times
+        self.operations.context.loop_lag_seconds = lambda: self.loop_lag.seconds
+        self.hub.read_loop_lag = lambda: self.loop_lag.seconds
         self.operations.context.waiting_changes = lambda: len(self.hub.changes.unkept)
         self.hub.operator = self.operations.in_steps
         self.hub.watcher = self.operations.live_rows.in_steps
@@ -226,12 +243,18 @@ class Service:
         self.operations.context.connections = self.listeners.count_connections
         self.operations.context.listeners = self.listeners.describe
         self.operations.context.open_connections = self.listeners.open_connections
+        if self._is_private:  # the server of an embedded directory, for which nobody has written a configuration
+            self._dashboard = DashboardOnRequest(self.listeners)
+            self.operations.context.open_dashboard = self._dashboard.open
         if self._member is not None:
             self.operations.context.nodes = self._member.describe
         metrics = Metrics(self.hub, self.loop_lag)
         metrics.recorder = self.recorder
         metrics.connections = self.listeners.connections_by_protocol
         self.hub.write_metrics = metrics.write
+
+    def _on_late_loop(self, seconds: float) -> None:
+        self.telemetry.emit("loop_late", seconds=round(seconds, 3))
 
     async def _load(self) -> bool:
         """Take over what the store has; returns False if the server was told to stop before that was done.
@@ -269,13 +292,17 @@ class Service:
     async def _restore(self) -> bool:
         loading = asyncio.create_task(self.hub.load())
         stopping = asyncio.create_task(self._stop.wait())
-        reporting = asyncio.create_task(self._report_restoring())
+        reporting = [asyncio.create_task(self._report_restoring())]
+        if self.restore_display is not None:
+            reporting.append(asyncio.create_task(self._show_restoring(self.restore_display)))
         await asyncio.wait({loading, stopping}, return_when=asyncio.FIRST_COMPLETED)
         is_given_up = not loading.done() and self.hub.is_restoring and not self._is_guest  # whose user waits for it
         if is_given_up:
             loading.cancel()  # nothing has been changed yet
         await asyncio.wait({loading})
-        await cancel_all([stopping, reporting])
+        await cancel_all([stopping, *reporting])
+        if self.restore_display is not None:
+            self.restore_display.end()
         if is_given_up and loading.cancelled():
             return False
         loading.result()
@@ -289,8 +316,18 @@ class Service:
             await asyncio.sleep(RESTORING_SECONDS)
             seconds = round(loop.time() - begun)
             jobs = self.engine.job_count()
-            self.telemetry.emit("restoring", store=self.store.url, jobs=jobs, seconds=seconds)
+            if self.restore_display is None or not logs_to_stderr(self.config):  # people see it already
+                self.telemetry.emit("restoring", store=self.store.url, jobs=jobs, seconds=seconds)
             self.manager.starting(f"restoring jobs: {jobs}", MOST_SILENT_SECONDS)
+
+    async def _show_restoring(self, display: RestoreDisplay) -> None:
+        """Show somebody who waits how far it has got."""
+        with suppress(StorageError):  # those who read the jobs tell what is wrong with the store
+            total = await self.store.count_jobs(only_unfinished=True)
+            while total:
+                # Jobs are read and then taken over; most at the same time, those with options one after the other.
+                display.show(min(total, (self.store.jobs_read() + self.engine.job_count()) // 2), total)
+                await asyncio.sleep(SHOWING_SECONDS)
 
     async def _listen(self, stack: AsyncExitStack) -> None:
         stack.push_async_callback(self.listeners.close)
@@ -355,6 +392,8 @@ class Service:
 
         While running jobs may finish, all peers are served as usual, except that no job is started.
         """
+        if self._dashboard is not None:
+            self._dashboard.close()
         self.hub.begin_turn()
         self.engine.stop_handing_out()
         with suppress(TimeoutError):
@@ -378,7 +417,7 @@ class Service:
         running = self.engine.running_jobs()
         if running:
             if not self._is_guest:  # the next embedded server restores and runs them anyway
-                log.warning("%d jobs still run; they go back to their queues", running)
+                log.warning("%d jobs still run; they return to their queues", running)
             self.hub.begin_turn()
             for worker in list(self.engine.workers.values()):
                 self.engine.remove_worker(worker, Cause.GIVEN_BACK)

@@ -1,4 +1,4 @@
-"""`ServiceManager`: tells systemd, or what starts the server in its place, how the server is (sd_notify).
+"""`ServiceManager`: sends the state of the server to systemd or another service manager (sd_notify).
 
 The service manager names a datagram socket in NOTIFY_SOCKET, a path or an abstract name that begins with `@`. It is
 told when the server is ready, reloads or stops, and twice in the interval of its watchdog that the server is well. It
@@ -34,7 +34,7 @@ class ServiceManager:
         if not address:
             return
         if not address.startswith(("/", "@")) or len(os.fsencode(address)) > LONGEST_ADDRESS:
-            log.warning("the service manager is not told anything: NOTIFY_SOCKET names no local socket")
+            log.warning("no notifications to the service manager: NOTIFY_SOCKET is not a local socket")
             return
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
         self._socket.setblocking(False)
@@ -69,11 +69,11 @@ class ServiceManager:
         self._tell(f"STOPPING=1\nSTATUS=draining\nEXTEND_TIMEOUT_USEC={int(seconds * 1_000_000)}")
 
     def beat(self) -> None:
-        """The server is well."""
+        """Send `WATCHDOG=1`: the event loop and the store work."""
         self._tell("WATCHDOG=1")
 
     def close(self) -> None:
-        """Say nothing more."""
+        """Close the notification socket."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -84,4 +84,4 @@ class ServiceManager:
         try:
             self._socket.sendto(text.encode(), self._address)
         except OSError as error:  # its socket is gone or full; the jobs matter more
-            log.debug("the service manager cannot be told %s: %s", text.partition("=")[0], error)
+            log.debug("cannot send %s to the service manager: %s", text.partition("=")[0], error)

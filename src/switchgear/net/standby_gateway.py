@@ -1,4 +1,4 @@
-"""`StandbyGateway`: passes the bytes of a standby node's connections on to the node that owns the jobs.
+"""`StandbyGateway`: forwards the bytes of a standby node's connections to the node that owns the jobs.
 
 It understands no protocol, so every protocol works at every node. A connection is accepted at once. While no owner
 answers, because the last one has just ended, the connection waits. It is closed when the owner changes, as if the
@@ -18,7 +18,8 @@ from ipaddress import ip_address
 from typing import Any, Final, TypeAlias, cast
 
 from switchgear.config import LimitsConfig
-from switchgear.net.tcp import TcpListener, set_keepalive
+from switchgear.net.tcp import TcpListener
+from switchgear.net.tcp_connection import set_keepalive
 
 __all__ = ["OwnerAddress", "StandbyGateway"]
 
@@ -169,12 +170,12 @@ class PassedConnection(asyncio.Protocol):
             self._owner.transport.close()
 
     def pass_back(self, data: bytes) -> None:
-        """What the owner has sent."""
+        """Write bytes of the owner to the peer."""
         if self._transport is not None:
             self._transport.write(data)
 
     def pause(self, is_paused: bool) -> None:
-        """Stop to read from the peer, or go on: the owner does not take it."""
+        """Pause or resume reading from the peer, because the owner does not read."""
         transport = self._transport
         if transport is not None and not transport.is_closing():
             if is_paused:
@@ -183,7 +184,7 @@ class PassedConnection(asyncio.Protocol):
                 transport.resume_reading()
 
     def end_output(self) -> None:
-        """The owner will send nothing more."""
+        """Close the sending side towards the peer, because the owner has closed its own."""
         if self._transport is not None and self._transport.can_write_eof() and not self._transport.is_closing():
             self._transport.write_eof()
 

@@ -74,7 +74,7 @@ class ImmediateReads(StoreReads):
     """`StoreReads` without an event loop, for a store that answers at once: a read ends in `start`."""
 
     def start(self, coroutine: Coroutine[Any, Any, Any]) -> PendingRead:
-        """Read at once."""
+        """Start the read now."""
         read = PendingRead()
         try:
             while True:
@@ -89,5 +89,5 @@ class ImmediateReads(StoreReads):
 def _storage_error(error: BaseException) -> StorageError:
     if isinstance(error, StorageError):
         return error
-    log.error("defect while reading the store", exc_info=error)
+    log.error("internal error while reading the store", exc_info=error)
     return StorageError(f"{type(error).__name__}: {error}")

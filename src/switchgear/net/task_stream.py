@@ -1,4 +1,4 @@
-"""`TaskStream`: which worker ran which job from when to when, recorded while somebody watches.
+"""`TaskStream`: records recent attempts (worker, job, start, end) while a client watches them.
 
 While it is watched it is one of the engine's global subscribers, which costs about a microsecond for each job.  When
 more jobs end than that is worth, it lets go of the engine and looks at what the workers are running a few times a
@@ -8,7 +8,9 @@ second instead; the rows are then samples, and say so.
 from __future__ import annotations
 
 from array import array
+from collections import OrderedDict
 from collections.abc import Callable
+from itertools import islice
 from typing import Final, NamedTuple
 
 from switchgear.engine.engine import Engine
@@ -28,6 +30,7 @@ STREAM_BYTES: Final = RING_ROWS * ROW_BYTES + 1_000_000  # of the ring, and abou
 MOST_ENDS_PER_SECOND: Final = 20_000
 FEW_ENDS_PER_SECOND: Final = 15_000
 LEAST_INTERVAL_US: Final = SECOND_US // 10  # between two looks
+WORKERS_PER_TURN: Final = 1_000  # and jobs that they run; looking at so many takes a millisecond
 
 OUTCOMES: Final = ("done", "failed", "cancelled", "expired", "requeued", "sampled")
 REQUEUED: Final = OUTCOMES.index("requeued")
@@ -47,7 +50,7 @@ class RunRecord(NamedTuple):
 
 
 class TaskStream(Peer):
-    """The attempts of the last moments."""
+    """Records recent attempts while a client watches them."""
 
     def __init__(self, engine: Engine, soon: Callable[[Callable[[], object]], None]) -> None:
         super().__init__()
@@ -56,7 +59,9 @@ class TaskStream(Peer):
         self.is_sampled = False
         self.written = 0  # how many rows were recorded since the server started
         self.first = 0  # the number of the first row of this recording
-        self.worker_names: dict[int, tuple[bytes, str]] = {}  # names and protocols of workers that were seen
+        # Names and protocols of workers that were seen.
+        self.worker_names: OrderedDict[int, tuple[bytes, str]] = OrderedDict()
+        self._not_looked_at: list[Worker] = []  # what they were running when the recording began is not noted yet
         self._soon = soon  # calls something in the next turn
         self._watched_until_us = 0
         self._timer: Timer | None = None
@@ -108,11 +113,25 @@ class TaskStream(Peer):
 
     def _attach(self) -> None:
         self._running = {}
-        for worker in self.engine.workers.values():
-            for job in worker.running.values():
-                if job.worker is worker:
-                    self._running[job.id] = self._start(worker, job)
         self.engine.global_subscribers.append(self)
+        self._not_looked_at = list(self.engine.workers.values())
+        self._look_at_some()
+
+    def _look_at_some(self) -> None:
+        """Note what some workers are running; the others follow in the next turns. An attempt that ends before that is
+        not recorded."""
+        workers = self._not_looked_at
+        if not self.recording_since_us or self.is_sampled:
+            workers.clear()
+        looked_at = 0
+        while workers and looked_at < WORKERS_PER_TURN:
+            worker = workers.pop()
+            looked_at += 1 + len(worker.running)
+            for job in worker.running.values():
+                if job.worker is worker and job.id not in self._running:
+                    self._running[job.id] = self._start(worker, job)
+        if workers:
+            self._soon(self._look_at_some)
 
     def timer_fired(self, timer: Timer) -> None:
         self._soon(self._watched_or_not)
@@ -127,7 +146,7 @@ class TaskStream(Peer):
         self.end()
 
     def end(self) -> None:
-        """Stop recording: nobody watches."""
+        """Stop recording, because no client watches."""
         if not self.recording_since_us:
             return
         self.recording_since_us = 0
@@ -138,7 +157,7 @@ class TaskStream(Peer):
         self._running = {}
         self._functions = []
         self._function_numbers = {}
-        self.worker_names = {}
+        self.worker_names = OrderedDict()
 
     # --- events of the engine ---
 
@@ -163,7 +182,7 @@ class TaskStream(Peer):
     def _start(self, worker: Worker, job: Job) -> tuple[int, int, int]:
         if worker.id not in self.worker_names:
             while len(self.worker_names) >= MOST_WORKER_NAMES:
-                del self.worker_names[next(iter(self.worker_names))]
+                self.worker_names.popitem(last=False)
             self.worker_names[worker.id] = worker.name, worker.protocol
         name = job.function.name
         number = self._function_numbers.get(name)
@@ -206,9 +225,10 @@ class TaskStream(Peer):
             self._sample()
 
     def _sample(self) -> None:
-        """Whatever ran at the last look and runs no more has ended in between."""
+        """Whatever ran at the last look and runs no more has ended in between. Of very many workers the first ones are
+        looked at."""
         running: dict[int, tuple[int, int, int]] = {}
-        for worker in self.engine.workers.values():
+        for worker in islice(self.engine.workers.values(), WORKERS_PER_TURN):
             for job in worker.running.values():
                 if job.worker is worker:
                     running[job.id] = self._start(worker, job)
@@ -247,11 +267,16 @@ class TaskStream(Peer):
             OUTCOMES[self._outcomes[index]],
         )
 
+    @property
+    def running_count(self) -> int:
+        """How many attempts run."""
+        return len(self._running)
+
     def running(self, most: int) -> list[RunRecord]:
-        """What runs now, at most so many."""
-        found: list[RunRecord] = []
-        for job_id, (worker_id, function, start_us) in self._running.items():
-            if len(found) >= most:
-                break
-            found.append(RunRecord(worker_id, self._functions[function], job_id, start_us, 0, "running"))
-        return found
+        """What runs now; of more than so many, every so manieth by the numbers of the jobs, so that it stays chosen."""
+        every = -(-len(self._running) // most)
+        return [
+            RunRecord(worker_id, self._functions[function], job_id, start_us, 0, "running")
+            for job_id, (worker_id, function, start_us) in self._running.items()
+            if job_id % every == 0
+        ][:most]

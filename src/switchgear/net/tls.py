@@ -1,7 +1,8 @@
 """TLS of listeners: `ServerTls` has the certificate and the authorities, `TlsStream` is one encrypted connection.
 
-The connection itself encrypts and decrypts (net/tcp.py), and not the event loop: a peer in its handshake is then a
-connection like every other, within the limits of connections and memory, and the time for its handshake is limited.
+The connection itself encrypts and decrypts (net/tcp_connection.py), and not the event loop: a peer in its handshake is
+then a connection like every other, within the limits of connections and memory, and the time for its handshake is
+limited.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ class ServerTls:
         return context
 
     def begin(self) -> TlsStream:
-        """The encryption of a new connection."""
+        """Create the TLS state of a new connection."""
         return TlsStream(self.context)
 
 

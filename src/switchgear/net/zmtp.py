@@ -1,9 +1,9 @@
 """`ZmtpListener`: a ZeroMQ listener without libzmq; one session serves all its peers, as over a ROUTER socket.
 
 Connections are TCP connections like those of the other listeners, with the same limits, the same memory account and the
-same treatment of peers that do not read (net/tcp.py). Each has a `ZmtpSession`, which speaks ZMTP (protocols/zmtp). It
-passes whole messages to the one `MessageSession` of the listener, and receives messages for its peer from the
-`ZmtpRouter`.
+same treatment of peers that do not read (net/tcp_connection.py). Each has a `ZmtpSession`, which speaks ZMTP
+(protocols/zmtp). It passes whole messages to the one `MessageSession` of the listener, and receives messages for its
+peer from the `ZmtpRouter`.
 
 Routing. A peer is identified by its routing id: the identity that it announced, or five bytes that the server chose. A
 new connection with the routing id of an existing one replaces it, and the old connection is closed.
@@ -27,7 +27,8 @@ from switchgear.config import LimitsConfig, ListenUrl, ZeromqConfig
 from switchgear.net.foreign_protocols import ZMTP, foreign_protocol, foreign_refusal
 from switchgear.net.hub import Hub
 from switchgear.net.protocol_detection import MOST_FIRST_LINE_BYTES
-from switchgear.net.tcp import LAST_WORDS_SECONDS, Connection, TcpListener
+from switchgear.net.tcp import TcpListener
+from switchgear.net.tcp_connection import LAST_WORDS_SECONDS, Connection
 from switchgear.protocols.context import Context
 from switchgear.protocols.multipart import Message
 from switchgear.protocols.session import ByteSession

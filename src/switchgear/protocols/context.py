@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from mypy_extensions import mypyc_attr
 
+from switchgear.access.permissions import Permissions
 from switchgear.engine.engine import Engine
 from switchgear.model import Job, Worker
 from switchgear.protocols.pending_read import PendingRead, Reading, Step
@@ -26,6 +27,7 @@ class Listed(Protocol):
     transport: PeerTransport
     client_id: bytes  # the name that the peer has given itself
     worker: Worker | None
+    permissions: Permissions
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -87,7 +89,7 @@ class Context(ABC):
 
         See net.operations.live_rows.
         """
-        raise LookupError(f"nobody can watch {topic}")
+        raise LookupError(f"this server has no topic {topic}")
 
     def work_off(self, operation: Iterator[Step]) -> None:
         """Run an operation in steps, over as many turns as it takes; see net.long_operations."""
@@ -95,7 +97,11 @@ class Context(ABC):
             if pauses:
                 return
 
-    def metrics(self, is_open: bool, http_requests: Mapping[tuple[str, int], int]) -> Iterator[bytes]:
+    def loop_lag_seconds(self) -> float:
+        """The longest delay of the event loop within the last half minute; see net.loop_lag."""
+        return 0.0
+
+    def metrics(self, is_open: bool, http_requests: Mapping[str, Mapping[int, int]]) -> Iterator[bytes]:
         """The figures of the server in the text format of Prometheus or, if `is_open`, of OpenMetrics, in small pieces,
         some of them empty; see net.metrics.  `http_requests` are counts of answers by route and status."""
         return iter(())

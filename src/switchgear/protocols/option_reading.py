@@ -1,4 +1,4 @@
-"""Reads the options of a submission, as JSON or a query has them, into what the engine takes.
+"""Converts the job options of a submission, from JSON or a query string, to `SubmitOptions` of the engine.
 
 The table of job options (`switchgear.job_options`) says what each value may be.
 """

@@ -27,7 +27,7 @@ __all__ = ["Output"]
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Output(Peer):
-    """The output over one transport."""
+    """The output buffer of one transport: holding, flow control and long answers."""
 
     is_multiplexed: bool = False  # output that waits for a commit does not delay the rest
 

@@ -1,4 +1,4 @@
-"""`PendingRead`: a read of the store in progress.
+"""`PendingRead`: a read of the store that an operation waits for.
 
 Code that needs data of the store is an operation (`Session.work_off`): an iterator that yields the read, and continues
 when it has ended. A `Reading` is such an iterator that returns the data, for `yield from`.

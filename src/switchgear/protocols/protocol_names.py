@@ -1,4 +1,4 @@
-"""Names of protocols, as error messages give them to peers that speak a protocol where it is not spoken."""
+"""Names of protocols for the error messages to peers that use the wrong protocol at a listener."""
 
 from __future__ import annotations
 

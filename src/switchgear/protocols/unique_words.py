@@ -1,4 +1,4 @@
-"""`unique_key`: the key for the unique word of a Gearman submission.
+"""`unique_key`: the unique key of a Gearman submission; `-` stands for the payload.
 
 Gearman's packets and the HTTP interface of gearmand share these rules.
 """

@@ -1,4 +1,4 @@
-"""`Store`: the contract that every store of jobs fulfils.
+"""`Store`: the interface that every store of jobs implements.
 
 The engine decides, the hub collects what changed during a turn of the event loop and stages it, and one `commit` keeps
 everything that was staged by then. No peer is told of a change before the commit returns. Three rules follow from that:
@@ -159,6 +159,14 @@ class Store(ABC):
     @abstractmethod
     async def find_named(self, names: Collection[bytes], since_us: int = 0) -> dict[bytes, Job]:
         """The newest stored job of each of these names that was created since then, by name."""
+
+    async def count_jobs(self, *, only_unfinished: bool = False) -> int:
+        """How many jobs are stored, for those who wait for all of them to be read; 0 if that is not known."""
+        return 0
+
+    def jobs_read(self) -> int:
+        """How many unfinished jobs were read so far, while `load` or `load_apart` reads them."""
+        return 0
 
     async def search_bound(self, before_id: int, count: int, states: frozenset[JobState]) -> int:
         """The id from which on (and below `before_id`, if that is not 0) there are this many jobs in these states.

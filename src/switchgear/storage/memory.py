@@ -125,7 +125,7 @@ class MemoryStore(Store):
             self._count()
 
     def unstage(self, jobs: Iterable[Job]) -> None:
-        """Remove these from the rings."""
+        """Remove these jobs from the history."""
         unwanted = {job.id for job in jobs}
         self._done.remove(unwanted)
         for ring in self._rings:

@@ -21,14 +21,16 @@ from switchgear.errors import Fenced, StorageError
 from switchgear.model import WAITING, Function, Job, JobState, Limiter, PlainJob, Schedule
 from switchgear.postgresql import connection_parameters
 from switchgear.storage.base import JobQuery, Snapshot, Spare, Store
+from switchgear.storage.function_rows import FunctionsById, function_row, row_without_settings
 from switchgear.storage.lone_thread import LoneThread
 from switchgear.storage.postgres_connection import PostgresConnection
-from switchgear.storage.postgres_lease import DEFAULT_LEASE_SECONDS, PostgresLease
+from switchgear.storage.postgres_fence import DEFAULT_LEASE_SECONDS
+from switchgear.storage.postgres_lease import PostgresLease
 from switchgear.storage.postgres_nodes import PostgresNodes
 from switchgear.storage.postgres_reads import PostgresReads
 from switchgear.storage.postgres_schema import MIGRATIONS, migrate
 from switchgear.storage.postgres_writer import PostgresWriter, StagedRows
-from switchgear.storage.sqlite_rows import INLINE_PAYLOAD_BYTES, decode_policy, encode, job_row
+from switchgear.storage.sqlite_rows import INLINE_PAYLOAD_BYTES, decode_policy, job_row
 from switchgear.storage.sqlite_schedules import schedule_row
 from switchgear.text import without_secrets
 
@@ -192,9 +194,9 @@ class PostgresStore(Store):
         jobs = await self._reads.unfinished(functions, self._payload_memory_bytes, but_plain=True)
         return await self._snapshot(functions, now_us, jobs, self._reads.plain(functions))
 
-    async def _load_functions(self, function_named: Callable[[bytes], Function]) -> _FunctionsById:
+    async def _load_functions(self, function_named: Callable[[bytes], Function]) -> FunctionsById:
         rows = await self._reads.functions()
-        functions = _FunctionsById({row[0]: row[1] for row in rows}, function_named)
+        functions = FunctionsById({row[0]: row[1] for row in rows}, function_named)
         for function_id, _, paused, high, normal, low, policy in rows:
             if paused is not None:  # it has settings
                 function = functions[function_id]
@@ -205,7 +207,7 @@ class PostgresStore(Store):
 
     async def _snapshot(
         self,
-        functions: _FunctionsById,
+        functions: FunctionsById,
         now_us: int,
         jobs: list[Job],
         plain: AsyncGenerator[Sequence[PlainJob], None] | None = None,
@@ -333,13 +335,7 @@ class PostgresStore(Store):
         function_id = self._function_ids.get(function.name)
         if function_id is None:
             function_id = self._new_function_id(function.name)
-        if function.dropped:
-            self._staged.functions[function_id] = (function_id, function.name, None, None, None, None, None)
-            return
-        high, normal, low = function.limits
-        policy = encode(function.limiter.policy) if function.limiter is not None else None
-        paused = int(function.paused)
-        self._staged.functions[function_id] = (function_id, function.name, paused, high, normal, low, policy)
+        self._staged.functions[function_id] = function_row(function_id, function)
 
     def _new_function_id(self, name: bytes) -> int:
         """Stage a function without settings; its jobs need its id."""
@@ -347,7 +343,7 @@ class PostgresStore(Store):
             raise StorageError(f"{self.url} is not open")
         function_id = self._next_function_id
         self._learn_function(function_id, name)
-        self._staged.functions[function_id] = (function_id, name, None, None, None, None, None)
+        self._staged.functions[function_id] = row_without_settings(function_id, name)
         return function_id
 
     def _learn_function(self, function_id: int, name: bytes) -> None:
@@ -382,22 +378,17 @@ class PostgresStore(Store):
         """The newest stored job of each of these names that was created since then, by name."""
         return await self._reads.find_named(names, since_us, self._functions)
 
+    async def count_jobs(self, *, only_unfinished: bool = False) -> int:
+        """How many jobs are stored."""
+        return await self._reads.count_jobs(only_unfinished)
+
+    def jobs_read(self) -> int:
+        """How many unfinished jobs were read so far."""
+        return self._reads.jobs_read
+
     async def search_bound(self, before_id: int, count: int, states: frozenset[JobState]) -> int:
         """The id from which on there are this many jobs in these states, or in more states than these."""
         return await self._reads.search_bound(before_id, count, states)
-
-
-class _FunctionsById(dict[int, Function]):
-    """Functions by id, each obtained when its first job or setting is read, so that unused functions stay forgotten."""
-
-    def __init__(self, names: dict[int, bytes], function_named: Callable[[bytes], Function]) -> None:
-        super().__init__()
-        self._names = names
-        self._function_named = function_named
-
-    def __missing__(self, function_id: int) -> Function:
-        function = self[function_id] = self._function_named(self._names[function_id])
-        return function
 
 
 async def _to_its_end(work: Coroutine[Any, Any, Result]) -> Result:

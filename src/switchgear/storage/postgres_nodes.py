@@ -1,4 +1,4 @@
-"""`PostgresNodes`: the servers that share the jobs in one PostgreSQL database, and what they must agree on.
+"""`PostgresNodes`: the table of servers that share one PostgreSQL database, and settings that must be equal on all.
 
 Each node gives signs of life in its own row of `sg_node`, for people to see and for the limits of connections. Which
 node owns the jobs is decided by the lease alone (`postgres_lease`).
@@ -16,7 +16,7 @@ __all__ = ["NodeRow", "PostgresNodes"]
 
 
 class NodeRow(NamedTuple):
-    """A node as it described itself."""
+    """The row of a node in the table of nodes."""
 
     id: int
     name: str
@@ -51,7 +51,7 @@ class PostgresNodes:
         return bytes(result.get_value(0, 0) or b"").decode() or prefix
 
     async def announce(self, node: NodeRow) -> None:
-        """Give a sign of life."""
+        """Write the row of this node, with the current time."""
         role = bigint(int(node.is_owner))
         texts = [text.encode() for text in (node.name, node.address, node.version)]
         await self._reads.ask(self._reads.reader, "announce_node", bigint(node.id), *texts, role)

@@ -18,6 +18,7 @@ import msgspec
 from switchgear.errors import StorageError
 from switchgear.model import DONE, FAILED, FINAL_STATES, Function, Job, JobState, PlainJob, Schedule
 from switchgear.storage.base import KEEP_ALL, LONGEST_SEARCHED_BYTES, JobQuery
+from switchgear.storage.function_rows import FunctionRow
 from switchgear.storage.postgres_connection import PostgresConnection, PostgresRefusal, Statement, Step
 from switchgear.storage.postgres_rows import (
     ARRAY_TYPES,
@@ -39,7 +40,6 @@ from switchgear.storage.sqlite_rows import (
     job_from_row,
 )
 from switchgear.storage.sqlite_schedules import schedule_from_row
-from switchgear.storage.sqlite_writer import FunctionRow
 
 if TYPE_CHECKING:
     from psycopg.pq.abc import PGresult
@@ -107,6 +107,7 @@ class PostgresReads:
         self.reader = connect()
         self.searcher = connect()
         self._shown_url = shown_url
+        self.jobs_read = 0  # of the unfinished, while all are read
         self.is_closed = False
 
     def close(self) -> None:
@@ -116,7 +117,7 @@ class PostgresReads:
         self.searcher.close()
 
     async def ask(self, connection: PostgresConnection, name: str, *parameters: bytes | None) -> PGresult:
-        """The result of a statement."""
+        """Run the statement with this name and return its result."""
         return await self._ask(connection, STATEMENTS[name], parameters)
 
     async def _ask(
@@ -180,19 +181,31 @@ class PostgresReads:
                 if left_bytes < 0:
                     rows[place] = (*row[:PAYLOAD], None)
             jobs += await self.decoded(rows, functions)
+            self.jobs_read += len(rows)
 
     async def plain(self, functions: Mapping[int, Function]) -> AsyncGenerator[Sequence[PlainJob], None]:
-        """The plain ones of the unfinished jobs by id, some hundred at a time."""
-        last_id = 0
-        while True:
-            result = await self.ask(self.reader, "unfinished_plain", bigint(last_id), bigint(PLAIN_AT_ONCE))
-            count = result.ntuples
-            if not count:
-                return
-            last_id = number(result, count - 1, 0)
-            for start in range(0, count, PLAIN_PER_TURN):
-                yield _plain_rows(result, range(start, min(count, start + PLAIN_PER_TURN)), functions)
-                await asyncio.sleep(0)
+        """The plain ones of the unfinished jobs by id, some hundred at a time.
+
+        PostgreSQL finds the next ones while those before are being used: it may have a processor of its own.
+        """
+        asking = asyncio.create_task(self._ask_plain(0))
+        try:
+            while True:
+                result = await asking
+                count = result.ntuples
+                if not count:
+                    return
+                asking = asyncio.create_task(self._ask_plain(number(result, count - 1, 0)))
+                for start in range(0, count, PLAIN_PER_TURN):
+                    yield _plain_rows(result, range(start, min(count, start + PLAIN_PER_TURN)), functions)
+                    await asyncio.sleep(0)
+                self.jobs_read += count
+        finally:
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+
+    async def _ask_plain(self, after_id: int) -> PGresult:
+        return await self.ask(self.reader, "unfinished_plain", bigint(after_id), bigint(PLAIN_AT_ONCE))
 
     async def holding_their_key(self, functions: Mapping[int, Function], now_us: int) -> list[Job]:
         """Jobs that ended and hold their unique key beyond this moment, without payloads."""
@@ -328,6 +341,10 @@ class PostgresReads:
             by_id = {job.id: job for job in await self.decoded(rows, functions)}
             jobs += [by_id[job_id] for job_id in some if job_id in by_id]
         return jobs
+
+    async def count_jobs(self, only_unfinished: bool) -> int:
+        """How many jobs there are."""
+        return number(await self.ask(self.searcher, "count_unfinished" if only_unfinished else "count_all"), 0, 0)
 
     async def search_bound(self, before_id: int, count: int, states: frozenset[JobState]) -> int:
         """The id from which on, and below the other, there are this many jobs, among the jobs that an index for these

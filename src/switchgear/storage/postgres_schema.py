@@ -1,8 +1,9 @@
 """The PostgreSQL schema: statements, migrations.
 
-Locks. Every commit of a server locks the row of `sg_lease` before anything else, and a migration the whole table, so
-neither can hold what the other waits for. A server reads the version first, and locks nothing if it is the right one:
-`CREATE TABLE IF NOT EXISTS` locks even if there is nothing to create.
+Locks. Every commit of a server locks the row of `sg_lease` before anything else, or its row of `sg_node`, and a
+migration both tables as a whole, in this order, so neither can hold what the other waits for. A server reads the
+version first, and locks nothing if it is the right one: `CREATE TABLE IF NOT EXISTS` locks even if there is nothing to
+create.
 """
 
 from __future__ import annotations
@@ -128,7 +129,7 @@ def _migrate(pgconn: PGconn, url: str, migrations: Mapping[int, str], only_creat
     _run(pgconn, f"SELECT pg_advisory_xact_lock({MIGRATION_LOCK})")
     version = layout_version(pgconn)  # another process may have migrated meanwhile
     if version:
-        _run(pgconn, "LOCK TABLE sg_lease IN ACCESS EXCLUSIVE MODE")
+        _run(pgconn, "LOCK TABLE sg_lease, sg_node IN ACCESS EXCLUSIVE MODE")  # one after the other
     for step in sorted(migrations):
         if step > version:
             _run(pgconn, migrations[step])

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from switchgear.errors import StorageError
+from switchgear.storage.function_rows import FunctionRow
 from switchgear.storage.postgres_connection import NOT_AS_EXPECTED, PostgresConnection, PostgresRefusal, Step
-from switchgear.storage.postgres_lease import PostgresLease
+from switchgear.storage.postgres_fence import PostgresFence
 from switchgear.storage.postgres_reads import ERROR_KIND, PAYLOAD_KIND, RESULT_KIND, number
 from switchgear.storage.postgres_rows import (
     arrays,
@@ -37,7 +38,6 @@ from switchgear.storage.postgres_rows import (
 from switchgear.storage.postgres_schema import STATEMENTS
 from switchgear.storage.sqlite_rows import ERROR, ID, RESULT, REVISION, STATE, JobRow
 from switchgear.storage.sqlite_schedules import ScheduleRow
-from switchgear.storage.sqlite_writer import FunctionRow
 
 if TYPE_CHECKING:
     from psycopg.pq.abc import PGresult
@@ -94,9 +94,9 @@ class StagedRows:
 
 
 class PostgresWriter:
-    """Writes and deletes rows as the owner of the lease."""
+    """Writes and deletes rows as the owner of all jobs, or of some partitions."""
 
-    def __init__(self, connection: PostgresConnection, lease: PostgresLease) -> None:
+    def __init__(self, connection: PostgresConnection, lease: PostgresFence) -> None:
         self.connection = connection
         self.lease = lease
         self.in_doubt = False  # the last transaction may have been stored although it failed
@@ -133,7 +133,7 @@ class PostgresWriter:
                 raise
 
     async def beat(self) -> None:
-        """Give a sign of life."""
+        """Renew the lease; reconnect if necessary."""
         if self.connection.is_open:
             await self.lease.beat()
         else:

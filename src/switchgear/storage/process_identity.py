@@ -1,4 +1,4 @@
-"""Tells whether a process of the same machine has ended, from what it once wrote about itself.
+"""Process identities: detect whether a process on this machine has ended, from a description that it stored.
 
 A process number alone would not do: numbers are used again, and each container counts its own.
 """

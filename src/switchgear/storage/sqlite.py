@@ -23,14 +23,15 @@ from typing import Final, TypeVar
 from switchgear.errors import StorageError
 from switchgear.model import WAITING, Function, Job, JobState, Limiter, PlainJob, Schedule
 from switchgear.storage.base import JobQuery, Snapshot, Spare, Store
+from switchgear.storage.function_rows import FunctionRow, FunctionsById, function_row, row_without_settings
 from switchgear.storage.lockfile import DatabaseLock, FileLock
 from switchgear.storage.lone_thread import LoneThread
 from switchgear.storage.sqlite_reader import UnsuccessfulRow
 from switchgear.storage.sqlite_reads import SqliteReads
-from switchgear.storage.sqlite_rows import INLINE_PAYLOAD_BYTES, JobRow, encode, job_row
+from switchgear.storage.sqlite_rows import INLINE_PAYLOAD_BYTES, JobRow, job_row
 from switchgear.storage.sqlite_schedules import ScheduleRow, schedule_row
 from switchgear.storage.sqlite_schema import Sync
-from switchgear.storage.sqlite_writer import FunctionRow, Work, Writer
+from switchgear.storage.sqlite_writer import Work, Writer
 from switchgear.storage.store_files import LogFileLost, StoreFiles
 
 __all__ = ["DEFAULT_PAYLOAD_MEMORY_BYTES", "SqliteStore"]
@@ -188,7 +189,11 @@ class SqliteStore(Store):
         if file.st_uid not in (os.geteuid(), 0):
             log.warning("%s belongs to user %d, and this server runs as %d", self.path, file.st_uid, os.geteuid())
         if file.st_nlink > 1:
-            log.warning("%s has %d names: the others lead to a database without its log", self.path, file.st_nlink)
+            log.warning(
+                "%s has %d hard links; opened by another one, the database is without its write-ahead log",
+                self.path,
+                file.st_nlink,
+            )
 
     async def load(self, function_named: Callable[[bytes], Function], now_us: int = 0) -> Snapshot:
         """Everything unfinished; sets what was decided for the functions it knows through `function_named`."""
@@ -202,9 +207,9 @@ class SqliteStore(Store):
         jobs = await self._reads.unfinished(functions, self._payload_memory_bytes, but_plain=True)
         return await self._snapshot(functions, now_us, jobs, self._reads.plain(functions))
 
-    async def _load_functions(self, function_named: Callable[[bytes], Function]) -> _Loaded:
+    async def _load_functions(self, function_named: Callable[[bytes], Function]) -> FunctionsById:
         rows = await self._read(self._reader.functions)
-        functions = _Loaded({row[0]: row[1] for row in rows}, function_named)
+        functions = FunctionsById({row[0]: row[1] for row in rows}, function_named)
         for row in rows:
             function_id, _, paused, high, normal, low, _ = row
             if paused is not None:  # it has settings
@@ -217,7 +222,7 @@ class SqliteStore(Store):
 
     async def _snapshot(
         self,
-        functions: _Loaded,
+        functions: FunctionsById,
         now_us: int,
         jobs: list[Job],
         plain: AsyncGenerator[Sequence[PlainJob], None] | None = None,
@@ -375,6 +380,15 @@ class SqliteStore(Store):
         """The newest stored job of each of these names that was created since then, by name."""
         return await self._reads.find_named(names, since_us, self._functions)
 
+    async def count_jobs(self, *, only_unfinished: bool = False) -> int:
+        """How many jobs are stored; takes some tens of milliseconds for a million."""
+        searcher = self._reads.searcher
+        return await self._reads.call(searcher, searcher.count_jobs, only_unfinished)
+
+    def jobs_read(self) -> int:
+        """How many unfinished jobs were read so far."""
+        return self._reads.jobs_read
+
     async def search_bound(self, before_id: int, count: int, states: frozenset[JobState]) -> int:
         """The id from which on there are this many jobs in these states, or in more states than these."""
         searcher = self._reads.searcher
@@ -431,13 +445,7 @@ class SqliteStore(Store):
         function_id = self._function_ids.get(function.name)
         if function_id is None:
             function_id = self._new_function_id(function.name)
-        if function.dropped:
-            self._staged.functions[function_id] = (function_id, function.name, None, None, None, None, None)
-            return
-        high, normal, low = function.limits
-        policy = encode(function.limiter.policy) if function.limiter is not None else None
-        paused = int(function.paused)
-        self._staged.functions[function_id] = (function_id, function.name, paused, high, normal, low, policy)
+        self._staged.functions[function_id] = function_row(function_id, function)
 
     def _new_function_id(self, name: bytes) -> int:
         """Stage a function without settings; its jobs need its id."""
@@ -445,7 +453,7 @@ class SqliteStore(Store):
             raise StorageError(f"{self.path} is not open")
         function_id = self._next_function_id
         self._learn_function(function_id, name)
-        self._staged.functions[function_id] = (function_id, name, None, None, None, None, None)
+        self._staged.functions[function_id] = row_without_settings(function_id, name)
         return function_id
 
     def _learn_function(self, function_id: int, name: bytes) -> None:
@@ -457,19 +465,6 @@ class SqliteStore(Store):
         if self._thread is None:
             raise StorageError(f"{self.path} is closed")
         return self._thread.submit(work, *arguments)
-
-
-class _Loaded(dict[int, Function]):
-    """Functions by id, each obtained when its first job or setting is read, so that unused functions stay forgotten."""
-
-    def __init__(self, names: dict[int, bytes], function_named: Callable[[bytes], Function]) -> None:
-        super().__init__()
-        self._names = names
-        self._function_named = function_named
-
-    def __missing__(self, function_id: int) -> Function:
-        function = self[function_id] = self._function_named(self._names[function_id])
-        return function
 
 
 async def _end_of(future: Future[Result]) -> Result:

@@ -17,10 +17,10 @@ from switchgear.errors import StorageError
 from switchgear.model import DONE, FAILED, FINAL_STATES, Function, Job, JobState, Schedule
 from switchgear.policy import Policy
 from switchgear.storage.base import KEEP_ALL, LONGEST_SEARCHED_BYTES, JobQuery
+from switchgear.storage.function_rows import FunctionRow
 from switchgear.storage.sqlite_rows import PAYLOAD, decode_policy, has_key, is_exhausted, job_from_row
 from switchgear.storage.sqlite_schedules import schedule_from_row
 from switchgear.storage.sqlite_schema import STATEMENTS, advice, connect
-from switchgear.storage.sqlite_writer import FunctionRow
 
 __all__ = ["Reader", "UnsuccessfulRow"]
 
@@ -182,6 +182,12 @@ class Reader:
             return [job_from_row(row, functions[row[1]]) for row in rows]
         except (msgspec.MsgspecError, LookupError, TypeError, ValueError) as error:  # an invalid row
             raise StorageError(f"{self._path} cannot be read: {error}") from error
+
+    def count_jobs(self, only_unfinished: bool) -> int:
+        """How many jobs there are."""
+        with self._reading() as connection:
+            row = connection.execute(STATEMENTS["count_unfinished" if only_unfinished else "count_all"]).fetchone()
+            return int(row[0])
 
     def search_bound(self, before_id: int, count: int, states: frozenset[JobState]) -> int:
         """The id from which on, and below the other, there are this many jobs, among the jobs that an index for these

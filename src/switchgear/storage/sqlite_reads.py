@@ -46,6 +46,7 @@ class SqliteReads:
         self.reader = Reader(path, check)
         self.searcher = Reader(path, check)
         self._path = path
+        self.jobs_read = 0  # of the unfinished, while all are read
         self._threads: dict[Reader, LoneThread] = {}
 
     def open(self) -> None:
@@ -115,6 +116,7 @@ class SqliteReads:
         async with aclosing(self._in_portions(self.reader, portions)) as rows_at_once:
             async for rows in rows_at_once:
                 jobs += await self.decoded(self.reader, rows, functions)
+                self.jobs_read += len(rows)
         return jobs
 
     async def plain(self, functions: Functions) -> AsyncGenerator[Sequence[PlainJob], None]:
@@ -129,6 +131,7 @@ class SqliteReads:
                         ]
                     ]
                     await asyncio.sleep(0)
+                self.jobs_read += len(rows)
 
     async def _in_portions(
         self, reader: Reader, portions: Generator[list[Row], None, None]

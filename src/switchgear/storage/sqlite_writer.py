@@ -19,17 +19,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 from switchgear.errors import StorageError
+from switchgear.storage.function_rows import FunctionRow
 from switchgear.storage.sqlite_rows import ERROR, ID, LONG_VALUE_BYTES, PAYLOAD, RESULT, REVISION, JobRow, clamped
 from switchgear.storage.sqlite_schedules import ScheduleRow
 from switchgear.storage.sqlite_schema import STATEMENTS, Sync, advice, connect, migrate, put_jobs_sql
 
-__all__ = ["FunctionRow", "Work", "Writer"]
-
-# Id, name, paused, the limits for high, normal and low, and the policy. A setting that was never made is None.
-FunctionRow: TypeAlias = tuple[int, bytes, int | None, int | None, int | None, int | None, bytes | None]
+__all__ = ["Work", "Writer"]
 
 # A statement is prepared once for each of these numbers of rows, and a batch is padded to the next of them. The steps
 # are small, so little is wasted, and the largest one blocks the engine's thread for 1 ms while values are bound.

@@ -25,7 +25,7 @@ JOBS_AT_ONCE: Final = 200
 
 
 class ExportHeader(msgspec.Struct, tag="switchgear-export", frozen=True):
-    """The first line."""
+    """The first line of an export: the format version and the next job id."""
 
     format: int
     next_job_id: int
@@ -78,13 +78,13 @@ class ExportedJob(msgspec.Struct, tag="job", frozen=True, omit_defaults=True):
 
 
 class ExportEnd(msgspec.Struct, tag="end", frozen=True):
-    """The last line."""
+    """The last line of an export; without it the export is incomplete."""
 
     jobs: int
 
 
 class TransferCounts(msgspec.Struct):
-    """What was moved."""
+    """The number of jobs, functions and schedules that were moved."""
 
     jobs: int = 0
     functions: int = 0

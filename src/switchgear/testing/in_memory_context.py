@@ -46,7 +46,7 @@ def at_once(reading: Reading[Result]) -> Result:
 
 
 class InMemoryContext(Context):
-    """A hub in memory."""
+    """A `Context` without sockets and store, for sessions under test."""
 
     def __init__(
         self,

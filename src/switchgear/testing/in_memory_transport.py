@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 from switchgear.app.server_answers import Explanation
 from switchgear.app.transport import AppTransport
 from switchgear.client.gearman.client_protocol import ClientProtocol
+from switchgear.client.gearman.graph_request import BeginGraphRequest, GraphEncoder, GraphIds, GraphRequest
 from switchgear.client.gearman.job_subscriber import JobEnd, JobSubscriber, Progress
 from switchgear.client.gearman.requests import ControlRequest, PendingSubmission, RoutedRequest, SubscribeRequest
 from switchgear.errors import ClientError, ServerUnreachable
@@ -49,6 +50,8 @@ class CausedEnd(JobEnd):
 class InMemoryTransport(AppTransport):
     """Sends requests to the in-memory server and gets the answers at once.  A caller that waits runs jobs meanwhile."""
 
+    takes_graphs = True
+
     def __init__(
         self,
         hub: InMemoryHub,
@@ -85,6 +88,24 @@ class InMemoryTransport(AppTransport):
                 if subscriber is not None:
                     self._know(subscriber, outcome)
         return future
+
+    def begin_graph(self, count: int, predecessor: str = "") -> Future[GraphIds]:
+        self.before_submit()
+        future: Future[GraphIds] = Future()
+        self._send(BeginGraphRequest(count, predecessor, future))
+        return future
+
+    def submit_graph(self, ids: GraphIds, requests: list[SubmitRequest]) -> Future[int]:
+        encoder = GraphEncoder(ids)
+        encoder.add_all(requests)
+        future: Future[int] = Future()
+        future.add_done_callback(lambda _: self._note_graph(future, ids, requests))
+        self._send(GraphRequest(ids, encoder.parts(), future))
+        return future
+
+    def _note_graph(self, future: Future[int], ids: GraphIds, requests: list[SubmitRequest]) -> None:
+        if future.exception() is None:
+            self.submitted.extend((request, ids.handle(index)) for index, request in enumerate(requests))
 
     def watch(self, handle: str, subscriber: JobSubscriber, server_number: int | None = None) -> Future[str]:
         self._know(subscriber, handle)

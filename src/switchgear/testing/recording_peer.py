@@ -21,7 +21,7 @@ class RecordingPeer(Peer):
         self.heard: list[tuple[object, ...]] = []
 
     def take_heard(self) -> list[tuple[object, ...]]:
-        """The events since the last call."""
+        """Return and clear the recorded events."""
         heard, self.heard = self.heard, []
         return heard
 

@@ -1,4 +1,4 @@
-"""`replay`: runs a job that a server has, by its handle, here and now, to see what happens in it."""
+"""`replay`: runs a job of a server in this process, by its handle, for debugging."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`SlowStore`: a store whose reads take as long as a test wants, fail, or never end.
+"""`SlowStore`: wraps a store; its reads wait until a test releases them, fail, or never return.
 
 store = SlowStore(MemoryStore())        # each read takes some turns of the event loop
 store.hold_reads()                      # from now on reads wait
@@ -109,7 +109,16 @@ class SlowStore(Store):
         await self._wait("search_bound")
         return await self._store.search_bound(before_id, count, states)
 
+    async def count_jobs(self, *, only_unfinished: bool = False) -> int:
+        """`Store.count_jobs`, delayed."""
+        await self._wait("count_jobs")
+        return await self._store.count_jobs(only_unfinished=only_unfinished)
+
     # --- not delayed ---
+
+    def jobs_read(self) -> int:
+        """`Store.jobs_read`."""
+        return self._store.jobs_read()
 
     def count_in(self, memory: MemoryAccount) -> None:
         """See `Store.count_in`."""

@@ -1,4 +1,4 @@
-"""Who may use which verb: roles, and the one function that decides."""
+"""`Role`: the roles of identities, and the check whether they permit a verb."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The answers of the verbs, as types.
+"""Types of the answers of operator verbs.
 
 Times are seconds since the epoch, durations are seconds, sizes are bytes, jobs are named by their handles.  Bytes of
 peers (`PlainBytes`) are text where they are UTF-8, and otherwise an object with the one key `base64`.
@@ -16,6 +16,7 @@ __all__ = [
     "CancelAnswer",
     "ConnectionAnswer",
     "ConnectionsAnswer",
+    "DashboardAnswer",
     "DeclareAnswer",
     "FunctionAnswer",
     "HeldConnection",
@@ -65,6 +66,12 @@ class MemoryFigures(TypedDict):
     registrations: int
     input: int
     output: int
+
+
+class DashboardAnswer(TypedDict):
+    """Where the dashboard of the server is."""
+
+    url: str
 
 
 class NodeAnswer(TypedDict):
@@ -217,7 +224,7 @@ class PolicyAnswer(TypedDict):
 
 
 class FunctionAnswer(TypedDict):
-    """One function; counts of ended jobs are since the server started."""
+    """One function; counts of ended jobs are since the server started; `dead` ones are also `failed`."""
 
     name: PlainBytes
     total: int
@@ -235,6 +242,7 @@ class FunctionAnswer(TypedDict):
     cancelled: int
     expired: int
     requeued: int
+    dead: int
     oldest_ready_seconds: float | None
 
 
@@ -320,6 +328,7 @@ class JobAnswer(JobSummary):
     payload: NotRequired[PlainBytes]
     payload_bytes: int | None
     result: NotRequired[PlainBytes]
+    redacted: NotRequired[bool]  # over HTTP, if the setting http.redact hides something of them
     warnings: PlainBytes
     log: list[StateChange]
     attempt_history: list[AttemptAnswer]
@@ -413,6 +422,7 @@ class ScheduleAnswer(TypedDict):
     missed: int
     refused: int
     payload: PlainBytes
+    redacted: NotRequired[bool]  # over HTTP, if the setting http.redact hides something of the payload
     options: dict[str, Any]
 
 

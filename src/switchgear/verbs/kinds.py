@@ -45,7 +45,7 @@ def shown_value(value: object) -> str:
 
 
 class ArgumentKind(ABC):
-    """What values an argument takes."""
+    """The type of an argument: checks values and describes them."""
 
     @property
     @abstractmethod

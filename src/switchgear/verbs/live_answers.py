@@ -1,4 +1,4 @@
-"""The answers of the verbs that watch a server: `overview` and others whose figures change all the time.
+"""Types of the answers of statistics verbs: `overview`, `series`, `stream` and others.
 
 See `verbs.answers` about units and about when annotations are evaluated.
 """
@@ -32,7 +32,9 @@ __all__ = [
     "PastFunction",
     "PastRun",
     "PastTotals",
+    "PastWorker",
     "RateFigures",
+    "RunsAnswer",
     "SeriesAnswer",
     "StateCounts",
     "StorageAnswer",
@@ -246,7 +248,8 @@ class StreamAnswer(TypedDict):
     """Attempts that ended, the oldest first, and what runs now; `columns` say what is in a row.
 
     A row has the number of its function in `functions`. If `sampled`, so many jobs end that rows are samples. `dropped`
-    rows were left out. `next` is the cursor of the next request.
+    rows were left out. `next` is the cursor of the next request. `running` has at most 200 of the `running_count`
+    attempts that run.
     """
 
     at: float
@@ -259,9 +262,36 @@ class StreamAnswer(TypedDict):
     columns: list[str]
     rows: list[list[Any]]
     running: list[list[Any]]
+    running_count: int
 
 
 # --- the past ---
+
+
+class PastWorker(TypedDict):
+    """A worker as the job log knows it: by its name, its protocol and the address that it came from."""
+
+    name: str
+    protocol: str
+    address: str
+
+
+class RunsAnswer(TypedDict):
+    """What ran at any moment of a time, in the order of the starts; `columns` say what is in a row.
+
+    A row has the numbers of its worker and its function in `workers` and `functions`. The job log has the end of the
+    last attempt of a job only: an earlier one has none, and the outcome `requeued`. If `every` is more than 1, only
+    every so manieth run is here. Without a job log nothing is `stored`.
+    """
+
+    since: float
+    until: float
+    stored: bool
+    every: int
+    functions: list[str]
+    workers: list[PastWorker]
+    columns: list[str]
+    rows: list[list[Any]]
 
 
 class PastFigures(TypedDict):

@@ -15,7 +15,7 @@ _COLUMNS: Final = 120
 _HEAD: Final = """\
 # Verbs of operators
 
-A verb is something that an operator asks a server for. Every way of asking uses the same table: CONTROL packets of the
+A verb is a request of operators to a server. All interfaces use the same table: CONTROL packets of the
 [Gearman port](protocols/gearman.md#for-operators), the command line, `App.control` and the methods of the Python
 library. This page is written from that table (`src/switchgear/verbs/table.py`) by `make verbs`.
 [How to add a verb](howto/add-a-verb.md).
@@ -38,14 +38,14 @@ _ROLES: Final = {
 }
 
 _KEPT: Final = {
-    Keeps.CHANGE: "It is answered when the change is in the store.",
-    Keeps.EARLIER: "It is answered when all that the answer tells of is in the store.",
+    Keeps.CHANGE: "It is answered when the change is stored.",
+    Keeps.EARLIER: "It is answered when everything in the answer is stored.",
     Keeps.NEW_JOB: "It is answered when the new job is in the store, or refused if it cannot be stored.",
 }
 
 
 def reference_page() -> str:
-    """The whole page."""
+    """The page docs/verbs.md."""
     verbs = list(VERBS.values())
     lines = [_HEAD, "| verb | what it does | role |", "|---|---|---|"]
     lines += [f"| [`{verb.name}`](#{verb.name}) | {verb.help} | {_roles(verb)} |" for verb in verbs]

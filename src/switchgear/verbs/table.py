@@ -45,6 +45,7 @@ __all__ = [
     "checked",
 ]
 
+LARGEST_PORT: Final = 65_535
 MOST_NAME_BYTES: Final = 512
 MOST_STREAM_ROWS: Final = 5_000
 MOST_TEXT_BYTES: Final = 1024
@@ -224,6 +225,23 @@ _ROWS: Final = (
         text_commands=("version", "getpid", "verbose"),
     ),
     OperatorVerb(
+        "open_dashboard",
+        "Say where the dashboard is; the server of an embedded directory opens it first.",
+        Role.ADMIN,
+        answers.DashboardAnswer,
+        (
+            Argument(
+                "port",
+                Whole(0, LARGEST_PORT),
+                "The port on 127.0.0.1, if it is not open yet; 0 is 4740, or a free port if another program has that.",
+                default=0,
+            ),
+        ),
+        is_long=True,
+        command="(dashboard; it uses this verb for embedded directories)",
+        library="(App.dashboard; it uses this verb for embedded directories)",
+    ),
+    OperatorVerb(
         "nodes",
         "List the servers that share the jobs in one PostgreSQL; none if the server is not one of several.",
         Role.READ,
@@ -233,7 +251,7 @@ _ROWS: Final = (
     ),
     OperatorVerb(
         "overview",
-        "Show the state of the server at a glance: jobs, rates, workers, and what needs a person.",
+        "Show jobs, rates, workers and alarms of the whole server.",
         Role.READ,
         live_answers.OverviewAnswer,
         is_long=True,
@@ -272,7 +290,7 @@ _ROWS: Final = (
     ),
     OperatorVerb(
         "stream",
-        "Show which worker ran which job from when to when; recorded while somebody asks for it.",
+        "Show recent attempts with their worker, start and end; recorded while a client requests them.",
         Role.READ,
         live_answers.StreamAnswer,
         (
@@ -298,7 +316,7 @@ _ROWS: Final = (
     ),
     OperatorVerb(
         "at",
-        "Show what is known of an earlier time: figures of functions, and what ran.",
+        "Show the state of the server at an earlier time: figures of functions, and running jobs.",
         Role.READ,
         live_answers.PastAnswer,
         (Argument("t", Number(LATEST_SECONDS), "The time.", unit="seconds since the epoch", required=True),),
@@ -307,8 +325,32 @@ _ROWS: Final = (
         library="(for programs that watch a server; GET /v1/at over HTTP)",
     ),
     OperatorVerb(
+        "runs",
+        "Show which worker ran which job from when to when in an earlier time, from the job log.",
+        Role.READ,
+        live_answers.RunsAnswer,
+        (
+            Argument(
+                "since", Number(LATEST_SECONDS), "The begin of the time.", unit="seconds since the epoch", required=True
+            ),
+            Argument(
+                "until", Number(LATEST_SECONDS), "The end of the time.", unit="seconds since the epoch", required=True
+            ),
+            Argument(
+                "limit",
+                Whole(1, MOST_STREAM_ROWS, clamped=True),
+                "About how many runs; of more, some are left out.",
+                unit="runs",
+                default=2000,
+            ),
+        ),
+        is_long=True,
+        command="(switchgear log, which reads the database)",
+        library="(for programs that watch a server; GET /v1/runs over HTTP)",
+    ),
+    OperatorVerb(
         "storage",
-        "Show how fast the store is, how far it is behind, and how large its files are.",
+        "Show durations of commits, pending changes, and file sizes of the store.",
         Role.READ,
         live_answers.StorageAnswer,
         is_long=True,
@@ -317,7 +359,7 @@ _ROWS: Final = (
     ),
     OperatorVerb(
         "connections",
-        "List the connections that make the server hold most.",
+        "List the connections that use the most memory.",
         Role.READ,
         answers.ConnectionsAnswer,
         (
@@ -335,7 +377,7 @@ _ROWS: Final = (
     ),
     OperatorVerb(
         "explain_server",
-        "Say why submissions are refused, and who holds most if memory is full.",
+        "Show why submissions are refused, and which function and connection use the most memory if it is full.",
         Role.READ,
         answers.ServerExplanation,
         is_long=True,
@@ -355,7 +397,7 @@ _ROWS: Final = (
     ),
     OperatorVerb(
         "audit",
-        "List what operators have done, and what was refused to whom, newest first.",
+        "List actions of operators and refusals, newest first.",
         Role.OPERATE,
         answers.AuditPage,
         (
@@ -402,7 +444,7 @@ _ROWS: Final = (
     ),
     OperatorVerb(
         "pause",
-        "Stop handing out the jobs of a function.",
+        "Stop starting jobs of a function.",
         Role.OPERATE,
         answers.PauseAnswer,
         (FUNCTION_NAME,),
@@ -412,7 +454,7 @@ _ROWS: Final = (
     ),
     OperatorVerb(
         "resume",
-        "Hand out the jobs of a function again.",
+        "Start jobs of a paused function again.",
         Role.OPERATE,
         answers.PauseAnswer,
         (FUNCTION_NAME,),

@@ -36,6 +36,17 @@ def process_id() -> int:
     return os.getpid()
 
 
+KEPT: list[bytes] = []
+
+
+def leak(megabytes: int, message: str = "") -> int:
+    """Keeps so much memory for good, and says in which process; fails with the message, if there is one."""
+    KEPT.append(b"x" * (megabytes * 10**6))
+    if message:
+        raise ValueError(message)
+    return os.getpid()
+
+
 def fail(message: str) -> None:
     raise ValueError(message)
 
@@ -184,7 +195,7 @@ def make_app(url: str = NOWHERE) -> App:
     app.task(name="ask_again", retries=1, backoff=100.0)(ask_again)
     app.task(name="hold_limited", timeout=0.2)(hold)
     in_processes: list[Callable[..., Any]] = [add, process_id, hold, hold_async, ignore, resist, resist_async]
-    in_processes += [leave_an_exit, count_threads, chatter, repeat, shout, hand_on, log_and_print]
+    in_processes += [leak, leave_an_exit, count_threads, chatter, repeat, shout, hand_on, log_and_print]
     for function in in_processes:
         app.task(name=f"{function.__name__}_in_process", run_in="process")(function)
     app.task(name="resist_limited_in_process", run_in="process", timeout=0.2, retries=1)(resist)

@@ -14,7 +14,7 @@ from switchgear.app.app import App
 from switchgear.app.worker.background_worker import start_background
 from switchgear.client import Client
 from switchgear.errors import ConfigError, JobFailed
-from tests.app.worker.house import wait_for, working
+from tests.app.worker.harness import wait_for, working
 from tests.app.worker.tasks import make_app
 from tests.client.background import url_of
 from tests.support.servers import Server, running_gearmand

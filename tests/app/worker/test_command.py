@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -11,8 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from switchgear.app.worker.executor_choice import DEFAULT_ASYNC_SLOTS, DEFAULT_SLOTS
+from switchgear.app.worker.process_autoscaler import AutoscaleLimits
+from switchgear.cli.worker_pools import slots_of_pool
 from switchgear.errors import JobFailed
-from tests.app.worker.house import TARGET
+from tests.app.worker.harness import TARGET
 from tests.app.worker.tasks import make_app
 from tests.cli.commands import call, call_json, running
 from tests.client.background import url_of
@@ -42,6 +46,25 @@ TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}"
         ([TARGET, "--prefetch", "1" * 5000], "is neither auto nor a number of jobs from 0 to 100000"),
         ([TARGET, "--prefetch", "-1"], "'-1' is neither auto nor a number"),
         (["f", "--exec", "cat", "--prefetch", "2"], "--prefetch is for workers of an app"),
+        ([TARGET, "--max-memory-per-process", "much"], "'much' is no size: write bytes, or a number with K, M, G"),
+        ([TARGET, "--max-memory-per-process", "-5M"], "not a possible size"),
+        ([TARGET, "--max-memory-per-process", "9" * 5000], "not a possible size"),
+        ([TARGET, "--max-memory-per-process", "500"], "more memory than 500 B; 1MiB is the least"),
+        (["f", "--exec", "cat", "--max-memory-per-process", "1G"], "--max-memory-per-process is for workers of an app"),
+        ([TARGET, "--concurrency", "2"], "--concurrency is for a --pool: threads, processes, asyncio, solo"),
+        ([TARGET, "--pool", "prefork"], "'prefork' is not one of 'threads', 'processes', 'asyncio', 'solo'"),
+        ([TARGET, "--pool", "threads", "--concurrency", "0"], "--concurrency"),
+        ([TARGET, "--pool", "threads", "--slots", "2"], "another way to write the number of slots; leave out --slots"),
+        ([TARGET, "--pool", "solo", "--slots", "0", "--async-slots", "2"], "leave out --slots, --async-slots"),
+        ([TARGET, "--pool", "solo", "--concurrency", "2"], "--pool solo runs one job at a time"),
+        (["f", "--exec", "cat", "--pool", "solo", "--concurrency", "1"], "--pool, --concurrency is for workers of an"),
+        ([TARGET, "--autoscale", "5"], "the least and the most, such as 2,10"),
+        ([TARGET, "--autoscale", "10,2"], "the least number of processes comes first"),
+        ([TARGET, "--autoscale", "1,2", "--processes", "2"], "--autoscale sets the number of processes; leave out"),
+        ([TARGET, "--autoscale", "1,2", "--pool", "threads"], "--autoscale sets the number of processes; leave out"),
+        ([TARGET, "--autoscale", "1,2", "--pool", "processes", "--concurrency", "2"], "leave out --processes, --conc"),
+        ([TARGET, "--autoscale", "1,2", "--pool", "processes", "--slots", "2"], "leave out --slots"),
+        (["f", "--exec", "cat", "--autoscale", "1,2"], "--autoscale is for workers of an app"),
         (["f", "--exec", "cat", "--slots", "2"], "--slots is for workers of an app"),
         (["f", "--exec", "cat", "--reload", "--burst"], "--reload, --burst is for workers of an app"),
         (["f", "--exec", "cat", "--kill-after", "2"], "--kill-after is for workers of an app"),
@@ -54,6 +77,58 @@ def test_wrong_usage(arguments: list[str], words: str) -> None:
     result = call(NOWHERE, "worker", *arguments)
     assert result.exit_code == 2
     assert words in result.output
+
+
+@pytest.mark.parametrize(
+    ("pool", "concurrency", "found"),
+    [
+        (None, None, {}),
+        ("threads", 3, {"slots": 3}),
+        ("threads", None, {"slots": DEFAULT_SLOTS}),
+        ("processes", 3, {"processes": 3}),
+        ("processes", None, {"processes": os.cpu_count()}),
+        ("asyncio", 3, {"async_slots": 3}),
+        ("asyncio", None, {"async_slots": DEFAULT_ASYNC_SLOTS}),
+        ("solo", 1, {}),
+        ("solo", None, {}),
+    ],
+)
+def test_the_options_that_a_pool_stands_for(pool: str | None, concurrency: int | None, found: dict[str, int]) -> None:
+    options = {"pool": pool, "concurrency": concurrency, "slots": None, "processes": None, "async_slots": None}
+    assert slots_of_pool(options | {"autoscale": None}) == found
+
+
+@pytest.mark.parametrize("pool", [None, "processes"])
+def test_autoscaling_sets_the_most_processes(pool: str | None) -> None:
+    options = {"pool": pool, "concurrency": None, "slots": None, "processes": None, "async_slots": None}
+    assert slots_of_pool(options | {"autoscale": AutoscaleLimits(2, 5)}) == {"processes": 5}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "serving"),
+    [
+        (
+            ["--autoscale", "1,3"],
+            {
+                "asyncio": {"slots": 100, "tasks": ["add_async"]},
+                "processes": {"least": 1, "slots": 3, "tasks": ["add"]},
+            },
+        ),
+        (["--pool", "solo"], {"processes": {"slots": 1, "tasks": ["add", "add_async"]}}),
+        (
+            ["--pool", "threads", "--concurrency", "3"],
+            {"threads": {"slots": 3, "tasks": ["add"]}, "asyncio": {"slots": 100, "tasks": ["add_async"]}},
+        ),
+    ],
+    ids=["autoscale", "solo", "threads"],
+)
+def test_a_worker_with_a_pool(server: Server, arguments: list[str], serving: dict[str, object]) -> None:
+    with make_app(url_of(server)) as app:
+        jobs = [app.tasks[task].submit(1) for task in ("add", "add_async") for _ in range(2)]
+        out, _ = work_once(server, "--functions", "add,add_async", "--json", *arguments)
+        assert [job.result(DEADLINE_SECONDS) for job in jobs] == [2] * 4
+    first = json.loads(out[0])
+    assert {kind: found for kind, found in first.items() if isinstance(found, dict)} == serving
 
 
 def test_an_error_in_the_users_module_comes_with_its_traceback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

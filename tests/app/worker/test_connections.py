@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.app.worker.house import TARGET, lines, proxy_to, wait_for, working
+from tests.app.worker.harness import TARGET, lines, proxy_to, wait_for, working
 from tests.app.worker.tasks import make_app
 from tests.cli.commands import running
 from tests.client.background import url_of

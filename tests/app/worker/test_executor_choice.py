@@ -42,8 +42,9 @@ CORES = os.cpu_count() or 1
         ({"processes": 0}, ("plain", DEFAULT_SLOTS), ("coroutine", DEFAULT_ASYNC_SLOTS), ("", 0)),
         ({"slots": 0, "async_slots": 5}, ("", 0), ("coroutine", 5), ("heavy", CORES)),
         ({"only": frozenset({"plain"})}, ("plain", DEFAULT_SLOTS), ("", 0), ("", 0)),
+        ({"solo": True}, ("", 0), ("", 0), ("plain coroutine heavy", 1)),
     ],
-    ids=["defaults", "slots", "both", "processes only", "no processes", "no threads", "one function"],
+    ids=["defaults", "slots", "both", "processes only", "no processes", "no threads", "one function", "solo"],
 )
 def test_the_rule(asked: Any, threads: Any, loop: Any, processes: Any) -> None:
     executor_choice = choose_executors(app.tasks, **asked)

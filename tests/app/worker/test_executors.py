@@ -13,7 +13,7 @@ import pytest
 from switchgear.app.worker.executor_choice import choose_executors
 from switchgear.app.worker.worker import AppWorker, WorkerSettings
 from switchgear.errors import JobCancelled, JobLost, TaskFailed
-from tests.app.worker.house import Recorder, lines, wait_for, working
+from tests.app.worker.harness import Recorder, lines, wait_for, working
 from tests.app.worker.tasks import make_app
 from tests.client.background import url_of
 from tests.support.servers import Server, running_switchgear
@@ -156,6 +156,27 @@ def test_processes_are_replaced_after_so_many_jobs(server: Server) -> None:
     with working(server, "process_id_in_process", jobs_per_process=2) as crew:
         seen = [crew.run("process_id_in_process") for _ in range(6)]
     assert [seen.count(number) for number in dict.fromkeys(seen)] == [2, 2, 2]
+
+
+def test_a_process_with_too_much_memory_is_replaced_before_its_next_job(server: Server) -> None:
+    with working(server, "process_id_in_process leak_in_process", memory_per_process_bytes=200 * 10**6) as crew:
+        first = crew.run("process_id_in_process")
+        assert crew.run("leak_in_process", 1) == first
+        assert crew.run("leak_in_process", 200) == first  # its result is not lost
+        note = crew.recorder.until("note")
+        assert note.startswith(f"process {first} has 2")
+        assert note.endswith("more than 191 MiB: it is replaced")
+        assert "(leak_in_process)" in note
+        second = crew.run("process_id_in_process")
+        assert second != first
+        with pytest.raises(TaskFailed, match="too much"):
+            crew.run("leak_in_process", 200, "too much")
+        assert crew.run("process_id_in_process") not in (first, second)
+
+
+def test_a_memory_limit_that_no_process_can_meet_costs_a_process_per_job(server: Server) -> None:
+    with working(server, "process_id_in_process", memory_per_process_bytes=1) as crew:
+        assert len({crew.run("process_id_in_process") for _ in range(3)}) == 3
 
 
 def test_a_busy_thread_does_not_cost_the_lease(server: Server) -> None:

@@ -47,9 +47,11 @@ def test_slicing_never_matters(cuts: list[int]) -> None:
 @pytest.mark.parametrize(
     "outcome", [Complete(b"x"), Fail("E: no"), RetryLater(1.5, "E: no", 3), Stopped("cancelled")], ids=repr
 )
-def test_each_outcome_comes_back(outcome: Any) -> None:
-    (frame,) = FrameReader().feed(encode(ended(7, outcome)))
+def test_each_outcome_comes_back_with_the_memory_that_was_measured(outcome: Any) -> None:
+    assert ended(7, outcome).resident_bytes == 0
+    (frame,) = FrameReader().feed(encode(ended(7, outcome, 4096)))
     assert isinstance(frame, JobEnded)
+    assert frame.resident_bytes == 4096
     assert frame.attempt == 7
     assert outcome_of(frame) == outcome
 

@@ -22,7 +22,7 @@ from switchgear.app.worker.worker import AppWorker, WorkerSettings
 from switchgear.client.address import ServerAddress
 from switchgear.client.gearman.assigned_job import AssignedJob, Complete, Outcome, Stopped
 from switchgear.errors import JobLost, TaskFailed
-from tests.app.worker.house import QUICK, Recorder, wait_for, working
+from tests.app.worker.harness import QUICK, Recorder, wait_for, working
 from tests.app.worker.tasks import make_app
 from tests.client.background import url_of
 from tests.support.servers import Server, running_switchgear

@@ -24,7 +24,7 @@ from switchgear.client.gearman.worker_protocol import WorkerIntroduction
 from switchgear.errors import ConfigError, JobCancelled
 from switchgear.protocols.gearman.codec import response
 from switchgear.protocols.gearman.messages import Packet
-from tests.app.worker.house import wait_for, working
+from tests.app.worker.harness import wait_for, working
 from tests.app.worker.test_batches import URL, Wire, in_a_loop
 from tests.support.servers import running_switchgear
 from tests.support.waiting import DEADLINE_SECONDS, eventually

@@ -22,7 +22,7 @@ from switchgear.app.job_execution import (
 )
 from switchgear.app.task import Task
 from switchgear.client.gearman.assigned_job import AssignedJob, Complete, Fail, Outcome, RetryLater, Stopped
-from switchgear.errors import JobCancelled
+from switchgear.errors import RAISED_LINE, JobCancelled
 
 
 def task_of(function: Callable[..., Any], **options: Any) -> Task[Any, Any]:
@@ -214,7 +214,7 @@ def test_an_error_is_a_summary_and_the_users_own_traceback() -> None:
     assert trace[0] == "Traceback (most recent call last):"
     assert __file__ in trace[1]
     assert "running.py" not in "".join(trace).replace("test_running.py", "")
-    assert trace[-2:] == ["ValueError: too", "long"]
+    assert trace[-3:] == ["ValueError: too", "long", RAISED_LINE + r'builtins:ValueError ["too\nlong"]']
 
 
 def test_causes_are_told() -> None:

@@ -12,7 +12,7 @@ import pytest
 from switchgear.app.job import Job
 from switchgear.app.worker.executor_choice import choose_executors
 from switchgear.app.worker.worker import AppWorker
-from tests.app.worker.house import TARGET, lines, wait_for, working
+from tests.app.worker.harness import TARGET, lines, wait_for, working
 from tests.app.worker.tasks import make_app
 from tests.cli.commands import running
 from tests.client.background import url_of

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 import redis
 
-from tests.client.gearmonkey.house import FACES, Client
+from tests.client.gearmonkey.harness import FACES, Client
 from tests.support.redis_server import Overheard, RedisServer, overhearing, running_redis
 
 

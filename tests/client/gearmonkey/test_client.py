@@ -23,7 +23,7 @@ from switchgear.client.gearmonkey import (
     UnknownJob,
 )
 from switchgear.errors import ConfigError, ServerRefused, ServerUnreachable
-from tests.client.gearmonkey.house import FACES, QUICK, Client, beside, lines
+from tests.client.gearmonkey.harness import FACES, QUICK, Client, beside, lines
 from tests.support.redis_server import Overheard, RedisServer, running_redis
 from tests.support.servers import free_port
 from tests.support.threads import working_beside

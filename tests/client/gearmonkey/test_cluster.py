@@ -19,7 +19,7 @@ from switchgear.client.gearmonkey import (
     GearMonkeyWorker,
 )
 from switchgear.errors import ServerRefused, ServerUnreachable
-from tests.client.gearmonkey.house import QUICK
+from tests.client.gearmonkey.harness import QUICK
 from tests.support.redis_server import RedisServer, running_redis_cluster
 from tests.support.threads import working_beside
 from tests.support.waiting import DEADLINE_SECONDS, eventually

@@ -19,7 +19,7 @@ from switchgear.client import ReconnectBackoff
 from switchgear.client.gearmonkey import OPT_ROLLCALL, GearMonkeyClient, GearMonkeyWorker, WorkerTiming
 from switchgear.client.gearmonkey.commands import SCRIPT
 from switchgear.errors import ServerRefused
-from tests.client.gearmonkey.house import QUICK, lines
+from tests.client.gearmonkey.harness import QUICK, lines
 from tests.support.redis_server import Overheard, RedisServer, running_redis
 from tests.support.threads import working_beside
 from tests.support.waiting import DEADLINE_SECONDS, eventually
@@ -108,7 +108,7 @@ def test_a_worker_that_is_stopped_while_redis_is_away_gives_up_after_its_farewel
             worker.stop()
             work.may_end.set()
     assert "job 1 of 'upper' is lost" in logged.text
-    assert "still counted for 'upper'" in logged.text
+    assert "could not deregister from the count of 'upper'" in logged.text
 
 
 def test_a_worker_without_redis_can_be_stopped() -> None:

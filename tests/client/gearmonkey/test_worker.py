@@ -17,7 +17,7 @@ from switchgear.client.gearmonkey import (
     WorkerTiming,
 )
 from switchgear.errors import JobFailed, ServerRefused
-from tests.client.gearmonkey.house import NOW, QUICK, SHA, beside, lines, said_by_worker, worker_for
+from tests.client.gearmonkey.harness import NOW, QUICK, SHA, beside, lines, said_by_worker, worker_for
 from tests.support.redis_server import Overheard, RedisServer
 from tests.support.threads import working_beside
 from tests.support.waiting import DEADLINE_SECONDS, eventually
@@ -255,7 +255,7 @@ def test_jobs_that_are_none_are_skipped(
     assert done == [b"real"]
     text = logged.text
     assert "job 98 of 'upper' has no hash any more; skipped" in text
-    assert "b'rubbish' in a queue of 'upper' is no job id; skipped" in text
+    assert "b'rubbish' in a queue of 'upper' is not a job id; skipped" in text
     assert "job 99 of 'upper' is lost: WRONGTYPE" in text
     assert not store.exists("job:upper:98")
 

@@ -9,7 +9,7 @@ import redis
 
 from switchgear.client.gearmonkey import OPT_BLOCKING, GearMonkeyClient, GearMonkeyWorker, WorkerTiming
 from switchgear.errors import ServerRefused
-from tests.client.gearmonkey.house import LOAD, NOW, QUICK, SHA, lines, said_by_worker, worker_for
+from tests.client.gearmonkey.harness import LOAD, NOW, QUICK, SHA, lines, said_by_worker, worker_for
 from tests.support.redis_server import Overheard, RedisServer
 from tests.support.threads import working_beside
 from tests.support.waiting import DEADLINE_SECONDS, eventually
@@ -197,7 +197,7 @@ def test_a_count_that_is_no_number_is_left_alone(
     client.run("upper")
     client.run("upper")
     worker.run()
-    assert "the count of 'upper' is no number" in logged.text
+    assert "the count of 'upper' is not a number" in logged.text
     assert store.get("count:upper") == "many"
 
 

@@ -83,5 +83,19 @@ check((await ask("v1/functions/many.jobs")).cancelled === 1001, "not all jobs we
 await show(page, base, "audit");
 await page.waitForSelector("tbody >> text=1,001 / 1,001");
 
+// Older entries of the audit are on the next page.
+for (let times = 0; times < 110; times += 1) {
+  const change = { method: "PATCH", body: JSON.stringify({ paused: times % 2 === 0 }), headers: { "Content-Type": "application/json" } };
+  check((await fetch(new URL("v1/functions/many.jobs", base), change)).ok, "a function is paused");
+}
+await show(page, base, "audit");
+const newest = await page.textContent("section:last-of-type tbody tr:first-child");
+await page.click("a[rel=next]");
+await page.waitForSelector("text=First page");
+await page.waitForFunction((text) => document.querySelector("section:last-of-type tbody tr:first-child")?.textContent !== text, newest);
+check(new URL(page.url()).hash.includes("cursor="), "the page is in the address");
+await page.click("text=First page");
+await page.waitForFunction(() => !location.hash.includes("cursor="));
+
 await browser.close();
 console.log(JSON.stringify({ problems }));

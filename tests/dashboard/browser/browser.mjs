@@ -5,9 +5,9 @@ import { chromium } from "playwright-core";
 export const WIDTHS = [1280, 390];
 export const SCHEMES = ["light", "dark"];
 
-export async function launch() {
+export async function launch(more = []) {
   const executablePath = process.env.CHROMIUM || "/usr/bin/chromium";
-  return chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-dev-shm-usage"] });
+  return chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-dev-shm-usage", ...more] });
 }
 
 // A page; `problems` has all that went wrong in it.

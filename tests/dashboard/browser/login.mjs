@@ -2,7 +2,7 @@
 
 import { check, launch, openPage, ready, show } from "./browser.mjs";
 
-const [, , base, viewer, operator] = process.argv;
+const [, , base, viewer, operator, code] = process.argv;
 const problems = [];
 const browser = await launch();
 
@@ -27,5 +27,11 @@ await show(operating, base, "audit");
 await operating.waitForSelector("main td:has-text('function=mail')");
 await operating.click("text=Log out");
 await operating.waitForSelector("dialog input");
+
+// As `switchgear dashboard` opens the page: the code is used at once and leaves the address.
+const opened = await openPage(await browser.newContext({ viewport: { width: 1280, height: 860 } }), problems);
+await opened.goto(`${base}#code=${code}`);
+await opened.waitForSelector("text=Log out");
+check(!opened.url().includes("code"), "the login code is still in the address");
 await browser.close();
 console.log(JSON.stringify({ problems: problems.filter((each) => !/status of 40[13]/.test(each)) }));

@@ -36,6 +36,8 @@ await visit(job.slice(2), "job");
 await visit("function/image.resize", "function");
 const handle = await fetch(new URL("v1/jobs?function=etl.load&limit=1", base)).then((answer) => answer.json());
 await visit(`graph?handle=${encodeURIComponent(handle.jobs[0].handle)}`, "graph-around");
+const drawn = await page.$$eval("svg.graph .node", (nodes) => nodes.length);
+if (drawn < 5 || page.workers().length !== 1) problems.push(`${drawn} nodes were drawn, by ${page.workers().length} workers`);
 await visit("jobs?function=no-such-function&state=failed", "jobs-empty");
 await ready(page);
 if (folder) {

@@ -19,6 +19,7 @@ from switchgear.engine.dependencies import Dependencies
 from switchgear.engine.dispatcher import Dispatcher
 from switchgear.engine.functions import FunctionRegistry
 from switchgear.engine.graph_parts import GraphParts
+from switchgear.engine.handover import Handover
 from switchgear.engine.job_commands import JobCommands
 from switchgear.engine.limiters import Limiters
 from switchgear.engine.lost_starts import LostStarts
@@ -45,7 +46,7 @@ from switchgear.engine.worker_reports import WorkerReports
 from switchgear.engine.workers import WorkerRegistry
 from switchgear.model import NORMAL, Delivery, Function, Job, Peer, Worker
 from switchgear.testing import RecordingPeer
-from tests.engine.house import RecordingObserver
+from tests.engine.harness import RecordingObserver
 
 
 class Parts:
@@ -70,7 +71,7 @@ class Parts:
 
     @cached_property
     def limiters(self) -> Limiters:
-        return Limiters(self.state, self.deadlines, self.requirements)
+        return Limiters(self.state, self.deadlines, self.requirements, self.sliced_work)
 
     @cached_property
     def queues(self) -> ReadyQueues:
@@ -86,7 +87,7 @@ class Parts:
 
     @cached_property
     def wakeups(self) -> Wakeups:
-        return Wakeups(self.state, self.deadlines, self.limiters, self.queues, self.policy_caller)
+        return Wakeups(self.state, self.deadlines, self.limiters, self.queues, self.policy_caller, self.sliced_work)
 
     @cached_property
     def functions(self) -> FunctionRegistry:
@@ -247,6 +248,22 @@ class Parts:
             self.dispatcher,
             self.dependencies,
             self.transitions,
+            self.handover,
+        )
+
+    @cached_property
+    def handover(self) -> Handover:
+        return Handover(
+            self.state,
+            self.functions,
+            self.keys,
+            self.lost_starts,
+            self.attempts,
+            self.dispatcher,
+            self.dependencies,
+            self.transitions,
+            self.workers,
+            self.schedules,
         )
 
     @cached_property

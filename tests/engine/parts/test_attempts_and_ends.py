@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from switchgear.engine.deadlines import DeadlineKind
-from switchgear.engine.predecessor_error import error_told, predecessor_error
+from switchgear.engine.predecessor_error import RootCause, error_told, predecessor_error
 from switchgear.errors import CycleRefused
 from switchgear.model import CANCELLED, DONE, FAILED, READY, RUNNING, WAITING, Cause, Delivery, Job, Worker
 from switchgear.testing import RecordingPeer
-from tests.engine.house import state_of
+from tests.engine.harness import state_of
 from tests.engine.parts.parts import Parts, heard
 
 
@@ -136,7 +136,7 @@ def test_a_cycle_is_named() -> None:
 def test_the_text_of_a_failed_dependency_is_told_with_the_names_of_a_protocol() -> None:
     parts = Parts()
     job = parts.job()
-    job.error = predecessor_error(7, FAILED)
+    job.error = predecessor_error(RootCause(7, FAILED, b""))
     assert job.error == b"job 7, which it waited for, failed"
     assert error_told(job, "H:{}".format) == job.error  # which is not the reason why this job ended
     job.note_move(Cause.DOOMED, 0)

@@ -10,7 +10,7 @@ from switchgear.errors import Refused
 from switchgear.model import DONE, READY, RUNNING, SECOND_US, Cause, Job, Worker
 from switchgear.states import LateReport
 from switchgear.testing import RecordingPeer
-from tests.engine.house import state_of
+from tests.engine.harness import state_of
 from tests.engine.parts.parts import Parts
 
 CROSSING_US = SECOND_US

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from switchgear.engine.sliced_work import SlicedWork
+from switchgear.engine.sliced_work import SlicedKind, SlicedWork
 
 
 def work(name: str, units: int, done: list[str]) -> Iterator[None]:
@@ -22,13 +22,13 @@ def small() -> tuple[SlicedWork, list[str]]:
 
 def test_what_fits_into_the_turn_is_done_at_once() -> None:
     sliced_work, done = small()
-    sliced_work.start(work("a", 3, done))
+    sliced_work.start(work("a", 3, done), SlicedKind.FREE, None)
     assert (done, len(sliced_work)) == (["a"] * 3, 0)
 
 
 def test_the_rest_is_done_in_the_turns_to_come() -> None:
     sliced_work, done = small()
-    sliced_work.start(work("a", 10, done))
+    sliced_work.start(work("a", 10, done), SlicedKind.FREE, None)
     assert (len(done), len(sliced_work)) == (4, 1)
     sliced_work.begin_turn()
     assert (len(done), len(sliced_work)) == (8, 1)
@@ -38,8 +38,8 @@ def test_the_rest_is_done_in_the_turns_to_come() -> None:
 
 def test_nothing_is_begun_when_the_turn_is_used_up() -> None:
     sliced_work, done = small()
-    sliced_work.start(work("a", 4, done))
-    sliced_work.start(work("b", 1, done))
+    sliced_work.start(work("a", 4, done), SlicedKind.FREE, None)
+    sliced_work.start(work("b", 1, done), SlicedKind.FREE, None)
     assert done == ["a"] * 4
     sliced_work.begin_turn()
     assert (done, len(sliced_work)) == (["a"] * 4 + ["b"], 0)
@@ -47,8 +47,8 @@ def test_nothing_is_begun_when_the_turn_is_used_up() -> None:
 
 def test_all_that_is_pending_gets_its_share() -> None:
     sliced_work, done = small()
-    sliced_work.start(work("a", 100, done))
-    sliced_work.start(work("b", 100, done))
+    sliced_work.start(work("a", 100, done), SlicedKind.FREE, None)
+    sliced_work.start(work("b", 100, done), SlicedKind.FREE, None)
     done.clear()
     sliced_work.begin_turn()
     assert sorted(done) == ["a", "a", "b", "b"]
@@ -56,10 +56,10 @@ def test_all_that_is_pending_gets_its_share() -> None:
 
 def test_everything_can_be_finished_or_forgotten() -> None:
     sliced_work, done = small()
-    sliced_work.start(work("a", 100, done))
+    sliced_work.start(work("a", 100, done), SlicedKind.FREE, None)
     sliced_work.finish()
     assert (len(done), len(sliced_work)) == (100, 0)
-    sliced_work.start(work("b", 100, done))
+    sliced_work.start(work("b", 100, done), SlicedKind.FREE, None)
     sliced_work.clear()
     sliced_work.begin_turn()
     assert "b" not in done

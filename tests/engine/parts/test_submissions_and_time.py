@@ -8,6 +8,7 @@ from contextlib import suppress
 import pytest
 
 from switchgear.engine.engine import GraphSubmission
+from switchgear.engine.sliced_work import SlicedKind
 from switchgear.engine.submit_options import SubmitOptions
 from switchgear.errors import CycleRefused, Refused
 from switchgear.model import (
@@ -30,7 +31,7 @@ from switchgear.model import (
 )
 from switchgear.policy import Policy
 from switchgear.timetable import Every
-from tests.engine.house import state_of
+from tests.engine.harness import state_of
 from tests.engine.parts.parts import Parts, heard
 
 # --- Submissions ---
@@ -86,7 +87,7 @@ def test_a_submission_is_withdrawn_as_if_it_had_not_been_made() -> None:
 
 def test_an_id_is_used_once_and_only_if_it_was_reserved() -> None:
     parts = Parts()
-    reserved = parts.submissions.reserve_id()
+    reserved = parts.submissions.reserve_ids(1).start
     assert parts.submit().id == reserved + 1
     assert parts.submit(job_id=reserved).id == reserved
     for job_id in (reserved, 4711):
@@ -342,7 +343,7 @@ def test_work_that_is_left_over_is_done_in_the_next_turns() -> None:
             done.append(number)
             yield
 
-    parts.sliced_work.start(work())
+    parts.sliced_work.start(work(), SlicedKind.FREE, None)
     assert (len(done), parts.deadline_dispatch.next_deadline_us) == (2, parts.state.now_us)
     parts.deadline_dispatch.advance(parts.state.now_us)
     parts.deadline_dispatch.advance(parts.state.now_us)

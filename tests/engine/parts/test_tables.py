@@ -8,7 +8,7 @@ from switchgear.engine.unsuccessful_jobs import LONGEST_NAME_BYTES, Unsuccessful
 from switchgear.model import CANCELLED, FAILED, KEPT, NORMAL, READY, Cause, Job, JobState
 from switchgear.model.segments import FIRST_REVISION
 from switchgear.policy import Policy
-from tests.engine.house import state_of
+from tests.engine.harness import state_of
 from tests.engine.parts.parts import Parts, heard
 
 # --- PackedQueues ---
@@ -111,8 +111,8 @@ def test_keys_take_turns() -> None:
     assert [job.key for job in taken if job is not None] == [b"a", b"b", b"a", b"a"]
     limiter = function.limiter
     assert limiter is not None
-    assert not any(limiter.round_robin)
-    assert NORMAL in range(len(limiter.round_robin))
+    assert not any(limiter.order)
+    assert NORMAL in range(len(limiter.order))
 
 
 # --- UnsuccessfulJobs ---

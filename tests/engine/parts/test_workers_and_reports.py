@@ -23,7 +23,7 @@ from switchgear.errors import Refused
 from switchgear.model import BEST_FIRST, DONE, FAILED, HIGH, LOW, READY, RUNNING, SCHEDULED, Cause, Job, Worker
 from switchgear.states import LateReport
 from switchgear.testing import RecordingPeer
-from tests.engine.house import state_of
+from tests.engine.harness import state_of
 from tests.engine.parts.parts import Parts, heard
 
 

@@ -12,7 +12,7 @@ from redis.crc import key_slot
 from redis.exceptions import RedisClusterException, RedisError
 
 from switchgear.model import DONE, Job
-from tests.net.bridge.house import bridged, in_loop, queue, soon
+from tests.net.bridge.harness import bridged, in_loop, queue, soon
 from tests.support.redis_server import RedisServer, running_redis_cluster
 from tests.support.servers import HOST
 
@@ -34,14 +34,14 @@ def is_done(job: Job) -> bool:
 def test_both_directions_work_on_a_cluster_if_the_names_have_hash_tags(cluster: list[RedisServer]) -> None:
     @in_loop
     async def check() -> None:
-        async with bridged(cluster[0], outbound="{sing},{hum}") as house:
+        async with bridged(cluster[0], outbound="{sing},{hum}") as harness:
             for function in ("{shout}", "{whisper}"):  # in different places
-                worker = house.worker(function)
+                worker = harness.worker(function)
                 queue(store, function, b"in")
-                assert await house.run(worker, 1) == [b"in"]
+                assert await harness.run(worker, 1) == [b"in"]
                 await soon(partial(has, store, function, "status", "success"), "it is told")
             for function in ("{sing}", "{hum}"):
-                job = house.submit(function, b"out")
+                job = harness.submit(function, b"out")
                 await soon(partial(has, store, function, "input", "out"), "it is pushed")
                 store.hset(f"job:{function}:1", mapping={"status": "success", "output": "OUT"})
                 await soon(partial(is_done, job), "it is done")
@@ -57,14 +57,14 @@ def test_both_directions_work_on_a_cluster_if_the_names_have_hash_tags(cluster: 
 def test_a_function_without_a_hash_tag_is_left_out_and_complained_of_once(cluster: list[RedisServer]) -> None:
     @in_loop
     async def check() -> None:
-        async with bridged(cluster[0]) as house:
-            house.worker("shout")
-            tagged = house.worker("{yell}")
-            await soon(lambda: b"{yell}" in house.bridge.inbound.served, "the other one is served")
+        async with bridged(cluster[0]) as harness:
+            harness.worker("shout")
+            tagged = harness.worker("{yell}")
+            await soon(lambda: b"{yell}" in harness.bridge.inbound.served, "the other one is served")
             queue(store, "{yell}", b"x")
-            assert await house.run(tagged, 1) == [b"x"]
-            assert b"shout" not in house.bridge.inbound.served
-            assert house.telemetry.counts["bridge_function_skipped"] == 1
+            assert await harness.run(tagged, 1) == [b"x"]
+            assert b"shout" not in harness.bridge.inbound.served
+            assert harness.telemetry.counts["bridge_function_skipped"] == 1
 
     store: Any = RedisCluster(host=HOST, port=cluster[0].port, decode_responses=True)
     try:
@@ -82,24 +82,24 @@ def test_the_bridge_goes_on_when_the_node_that_it_was_given_fails_and_a_replica_
 
         @in_loop
         async def check() -> None:
-            async with bridged(nodes[0], outbound="{b}sing") as house:
-                worker = house.worker(function)
+            async with bridged(nodes[0], outbound="{b}sing") as harness:
+                worker = harness.worker(function)
                 queue(store, function, b"before")
-                assert await house.run(worker, 1) == [b"before"]
+                assert await harness.run(worker, 1) == [b"before"]
                 await soon(partial(has, store, function, "status", "success"), "it is told")
                 queue(store, function, b"held")
-                held = await house.taken(worker)
+                held = await harness.taken(worker)
                 await soon(lambda: store.hget(f"job:{function}:2", "status") == "busy", "its start is told")
                 with nodes[0].client() as first:
                     assert first.wait(1, 10_000) == 1, "the replica has everything"
                 nodes[0].kill()
-                house.complete(worker, held, b"HELD")
+                harness.complete(worker, held, b"HELD")
                 await soon(partial(takes_writes, store, function), "the replica has taken over")
                 await soon(lambda: store.hget(f"job:{function}:2", "output") == "HELD", "the result is told")
                 queue(store, function, b"after")
-                assert await house.run(worker, 1) == [b"after"]
+                assert await harness.run(worker, 1) == [b"after"]
                 await soon(lambda: store.hget(f"job:{function}:3", "status") == "success", "that is told, too")
-                job = house.submit("{b}sing", b"out")
+                job = harness.submit("{b}sing", b"out")
                 await soon(partial(has, store, "{b}sing", "input", "out"), "it is pushed")
                 store.hset("job:{b}sing:1", mapping={"status": "success", "output": "OUT"})
                 await soon(partial(is_done, job), "it is done")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from switchgear.model import CANCELLED, DONE, FAILED, HIGH, LOW, NORMAL, READY, RUNNING, SECOND_US, URGENT, Job
-from tests.net.bridge.house import PREFIX, BridgeHouse, bridge_url, bridged, in_loop, queue, soon
+from tests.net.bridge.harness import PREFIX, BridgeHarness, bridge_url, bridged, in_loop, queue, soon
 from tests.support.redis_server import RedisServer, overhearing, running_redis
 
 QUEUE = "queue:shout:normal"
@@ -27,17 +27,17 @@ def begin(store: Any, job_id: int) -> None:
     store.hset(f"job:shout:{job_id}", mapping={"status": "busy"})
 
 
-async def pushed(house: BridgeHouse, store: Any, count: int = 1) -> None:
-    await soon(lambda: len(house.bridge.outbound.by_id) == count, f"{count} jobs are pushed")
+async def pushed(harness: BridgeHarness, store: Any, count: int = 1) -> None:
+    await soon(lambda: len(harness.bridge.outbound.by_id) == count, f"{count} jobs are pushed")
 
 
 @in_loop
 async def test_a_job_is_pushed_as_the_document_says_and_its_result_fetched(server: RedisServer, store: Any) -> None:
     store.set("count:shout", 1)
     with overhearing(server, in_scripts=True) as overheard:
-        async with bridged(server) as house:
-            job = house.submit("shout", b"hello")
-            await pushed(house, store)
+        async with bridged(server) as harness:
+            job = harness.submit("shout", b"hello")
+            await pushed(harness, store)
             origin = f"{PREFIX.decode()}{job.id}@{job.created_us}"
             commands = overheard.commands()
             at = commands.index(f"HMSET job:shout:1 status idle input hello origin {origin}")
@@ -52,9 +52,9 @@ async def test_a_job_is_pushed_as_the_document_says_and_its_result_fetched(serve
 
 @in_loop
 async def test_an_error_is_a_failed_job(server: RedisServer, store: Any) -> None:
-    async with bridged(server, outbound="shout") as house:
-        job = house.submit("shout")
-        await pushed(house, store)
+    async with bridged(server, outbound="shout") as harness:
+        job = harness.submit("shout")
+        await pushed(harness, store)
         begin(store, 1)
         finish(store, 1, "error", "ValueError: no")
         await soon(lambda: job.state is FAILED, "the job has failed")
@@ -63,18 +63,18 @@ async def test_an_error_is_a_failed_job(server: RedisServer, store: Any) -> None
 
 @in_loop
 async def test_an_end_that_nobody_heard_of_is_seen_by_looking(server: RedisServer, store: Any) -> None:
-    async with bridged(server, outbound="shout") as house:
-        job = house.submit("shout")
-        await pushed(house, store)
+    async with bridged(server, outbound="shout") as harness:
+        job = harness.submit("shout")
+        await pushed(harness, store)
         store.hset("job:shout:1", mapping={"status": "success", "output": "quiet"})
         await soon(lambda: job.state is DONE, "the job is done")
 
 
 @in_loop
 async def test_progress_is_passed_on(server: RedisServer, store: Any) -> None:
-    async with bridged(server, outbound="shout", busy=1) as house:
-        job = house.submit("shout")
-        await pushed(house, store)
+    async with bridged(server, outbound="shout", busy=1) as harness:
+        job = harness.submit("shout")
+        await pushed(harness, store)
         begin(store, 1)
         store.hset("job:shout:1", mapping={"status:dividend": 2, "status:divisor": 5})
         await soon(lambda: (job.numerator, job.denominator) == (2, 5), "progress is told")
@@ -84,8 +84,8 @@ async def test_progress_is_passed_on(server: RedisServer, store: Any) -> None:
 def test_each_priority_has_its_queue(server: RedisServer, store: Any, priority: int, key: str) -> None:
     @in_loop
     async def check() -> None:
-        async with bridged(server, outbound="shout") as house:
-            house.submit("shout", b"x", priority)
+        async with bridged(server, outbound="shout") as harness:
+            harness.submit("shout", b"x", priority)
             await soon(lambda: store.lrange(key, 0, -1) == ["1"], "it is in its queue")
 
     check()
@@ -93,12 +93,12 @@ def test_each_priority_has_its_queue(server: RedisServer, store: Any, priority: 
 
 @in_loop
 async def test_a_job_whose_time_has_come_goes_to_the_schedule(server: RedisServer, store: Any) -> None:
-    async with bridged(server, outbound="shout") as house:
-        job = house.submit("shout", b"x", URGENT)
+    async with bridged(server, outbound="shout") as harness:
+        job = harness.submit("shout", b"x", URGENT)
         await soon(lambda: store.zrange("queue:shout:scheduled", 0, -1) == ["1"], "it is in the schedule")
-        assert store.zscore("queue:shout:scheduled", 1) * SECOND_US <= house.engine.now_us
-        house.hub.begin_turn()
-        house.engine.cancel(job)
+        assert store.zscore("queue:shout:scheduled", 1) * SECOND_US <= harness.engine.now_us
+        harness.hub.begin_turn()
+        harness.engine.cancel(job)
         await soon(lambda: store.zcard("queue:shout:scheduled") == 0, "it is withdrawn")
 
 
@@ -129,12 +129,12 @@ def test_who_is_eligible(
         always: dict[str, Any] = {}
         if options.get("outbound", "never") != "never":
             always["outbound"] = f"always,{options['outbound']}"
-        async with bridged(server, **(options | always)) as house:
-            job = house.submit("shout")
+        async with bridged(server, **(options | always)) as harness:
+            job = harness.submit("shout")
             if options.get("outbound") == "never":
-                await soon(lambda: house.bridge.shared.is_connected, "the bridge works")
+                await soon(lambda: harness.bridge.shared.is_connected, "the bridge works")
             else:
-                house.submit("always")
+                harness.submit("always")
                 await soon(lambda: store.llen("queue:always:normal") == 1, "all functions were looked at")
                 if expected:
                     await soon(lambda: job.state is RUNNING, "the job is given to the bridge")
@@ -145,22 +145,22 @@ def test_who_is_eligible(
 
 @in_loop
 async def test_the_engines_own_workers_go_first(server: RedisServer, store: Any) -> None:
-    async with bridged(server, outbound="shout,always") as house:
-        worker = house.worker("shout")
-        job = house.submit("shout")
-        house.submit("always")
+    async with bridged(server, outbound="shout,always") as harness:
+        worker = harness.worker("shout")
+        job = harness.submit("shout")
+        harness.submit("always")
         await soon(lambda: store.llen("queue:always:normal") == 1, "all functions were looked at")
-        assert house.take(worker) is job
+        assert harness.take(worker) is job
 
 
 @in_loop
 async def test_when_workers_come_to_the_engine_what_waits_in_redis_comes_back(server: RedisServer, store: Any) -> None:
-    async with bridged(server, outbound="shout") as house:
-        begun, waiting = house.submit("shout", b"1"), house.submit("shout", b"2")
-        await pushed(house, store, 2)
+    async with bridged(server, outbound="shout") as harness:
+        begun, waiting = harness.submit("shout", b"1"), harness.submit("shout", b"2")
+        await pushed(harness, store, 2)
         begin(store, 1)
-        worker = house.worker("shout")
-        assert await house.taken(worker) is waiting
+        worker = harness.worker("shout")
+        assert await harness.taken(worker) is waiting
         assert waiting.attempts == 1, "nothing was attempted in Redis"
         assert store.exists("job:shout:2") == store.llen(QUEUE) == 0
         assert begun.state is RUNNING
@@ -171,9 +171,9 @@ async def test_when_workers_come_to_the_engine_what_waits_in_redis_comes_back(se
 @in_loop
 async def test_when_the_last_gearmonkey_worker_leaves_what_waits_comes_back(server: RedisServer, store: Any) -> None:
     store.set("count:shout", 1)
-    async with bridged(server) as house:
-        job = house.submit("shout")
-        await pushed(house, store)
+    async with bridged(server) as harness:
+        job = harness.submit("shout")
+        await pushed(harness, store)
         store.decr("count:shout")
         await soon(lambda: job.state is READY, "it waits for other workers")
         assert store.llen(QUEUE) == 0
@@ -184,26 +184,26 @@ async def test_a_job_that_was_left_in_redis_comes_back_when_the_engine_can_do_it
     server: RedisServer, store: Any
 ) -> None:
     store.set("count:shout", 1)
-    async with bridged(server) as house:
-        job = house.submit("shout")
-        await pushed(house, store)
+    async with bridged(server) as harness:
+        job = harness.submit("shout")
+        await pushed(harness, store)
         store.rpop(QUEUE)  # so that it cannot be withdrawn when the GearMonkey worker leaves
         store.decr("count:shout")
-        await soon(lambda: not house.bridge.outbound.worker.order, "the function is left")
+        await soon(lambda: not harness.bridge.outbound.worker.order, "the function is left")
         store.rpush(QUEUE, 1)
-        worker = house.worker("shout")
-        assert await house.taken(worker) is job
+        worker = harness.worker("shout")
+        assert await harness.taken(worker) is job
 
 
 @in_loop
 async def test_a_server_that_stops_takes_back_what_nobody_has_begun(server: RedisServer, store: Any) -> None:
-    async with bridged(server, outbound="shout") as house:
-        begun, waiting = house.submit("shout", b"1"), house.submit("shout", b"2")
-        await pushed(house, store, 2)
+    async with bridged(server, outbound="shout") as harness:
+        begun, waiting = harness.submit("shout", b"1"), harness.submit("shout", b"2")
+        await pushed(harness, store, 2)
         begin(store, 1)
-        house.hub.begin_turn()
-        house.engine.drain()
-        house.bridge.stop_accepting()
+        harness.hub.begin_turn()
+        harness.engine.drain()
+        harness.bridge.stop_accepting()
         await soon(lambda: waiting.state is READY, "it waits for the next server")
         assert begun.state is RUNNING
     assert store.llen(QUEUE) == 0
@@ -215,11 +215,11 @@ async def test_a_server_that_stops_takes_back_what_nobody_has_begun(server: Redi
 
 @in_loop
 async def test_a_cancelled_job_is_withdrawn(server: RedisServer, store: Any) -> None:
-    async with bridged(server, outbound="shout", push=1) as house:
-        first, second = house.submit("shout"), house.submit("shout")
-        await pushed(house, store)
-        house.hub.begin_turn()
-        house.engine.cancel(first)
+    async with bridged(server, outbound="shout", push=1) as harness:
+        first, second = harness.submit("shout"), harness.submit("shout")
+        await pushed(harness, store)
+        harness.hub.begin_turn()
+        harness.engine.cancel(first)
         assert first.state is CANCELLED
         await soon(lambda: store.lrange(QUEUE, 0, -1) == ["2"], "the other one has its location")
         assert store.exists("job:shout:1") == 0
@@ -228,9 +228,9 @@ async def test_a_cancelled_job_is_withdrawn(server: RedisServer, store: Any) -> 
 
 @in_loop
 async def test_a_job_that_makes_no_progress_is_lost_and_pushed_again(server: RedisServer, store: Any) -> None:
-    async with bridged(server, outbound="shout", busy=1) as house:
-        job = house.submit("shout")
-        await pushed(house, store)
+    async with bridged(server, outbound="shout", busy=1) as harness:
+        job = harness.submit("shout")
+        await pushed(harness, store)
         begin(store, 1)
         await soon(lambda: store.lrange(QUEUE, 0, -1) == ["2"], "it is pushed under another id")
         assert job.attempts == 2
@@ -244,28 +244,28 @@ async def test_a_job_that_makes_no_progress_is_lost_and_pushed_again(server: Red
 
 @in_loop
 async def test_a_job_taken_by_a_worker_that_died_at_once_is_lost(server: RedisServer, store: Any) -> None:
-    async with bridged(server, outbound="shout", busy=1) as house:
-        house.submit("shout")
-        await pushed(house, store)
+    async with bridged(server, outbound="shout", busy=1) as harness:
+        harness.submit("shout")
+        await pushed(harness, store)
         assert store.rpop(QUEUE) == "1"  # and never says that it has begun
         await soon(lambda: store.lrange(QUEUE, 0, -1) == ["2"], "it is pushed again")
 
 
 @in_loop
 async def test_a_job_may_wait_longer_than_it_may_be_silent(server: RedisServer, store: Any) -> None:
-    async with bridged(server, outbound="shout", busy=1) as house:
-        job = house.submit("shout")
-        await pushed(house, store)
-        pushed_us = house.engine.now_us
-        await soon(lambda: house.engine.now_us > pushed_us + 1.6 * SECOND_US, "more than that has passed")
+    async with bridged(server, outbound="shout", busy=1) as harness:
+        job = harness.submit("shout")
+        await pushed(harness, store)
+        pushed_us = harness.engine.now_us
+        await soon(lambda: harness.engine.now_us > pushed_us + 1.6 * SECOND_US, "more than that has passed")
         assert store.lrange(QUEUE, 0, -1) == ["1"]
         assert job.attempts == 1
 
 
 @in_loop
 async def test_what_was_pushed_before_is_not_pushed_again(server: RedisServer, store: Any) -> None:
-    async with bridged(server, outbound="shout") as house:
-        job = house.submit("shout")
+    async with bridged(server, outbound="shout") as harness:
+        job = harness.submit("shout")
         store.set(f"switchgear:pushed:shout:{PREFIX.decode()}{job.id}@{job.created_us}", 77)
         store.hset("job:shout:77", mapping={"status": "success", "output": "before"})
         await soon(lambda: job.state is DONE, "the result is found")
@@ -276,14 +276,14 @@ async def test_what_was_pushed_before_is_not_pushed_again(server: RedisServer, s
 @in_loop
 async def test_a_job_that_redis_has_lost_is_pushed_again() -> None:
     with running_redis() as server, server.client() as store:
-        async with bridged(server, outbound="shout") as house:
-            job = house.submit("shout")
-            await pushed(house, store)
+        async with bridged(server, outbound="shout") as harness:
+            job = harness.submit("shout")
+            await pushed(harness, store)
             server.kill()
-            await soon(lambda: house.telemetry.counts["bridge_lost"] == 1, "the bridge notices")
+            await soon(lambda: harness.telemetry.counts["bridge_lost"] == 1, "the bridge notices")
             server.start()
             await soon(lambda: store.lrange(QUEUE, 0, -1) == ["1"], "it is pushed again")
-            await pushed(house, store)
+            await pushed(harness, store)
             finish(store, 1)
             await soon(lambda: job.state is DONE, "it is done")
             assert job.attempts == 1
@@ -292,29 +292,29 @@ async def test_a_job_that_redis_has_lost_is_pushed_again() -> None:
 @in_loop
 async def test_while_redis_is_away_others_may_do_the_jobs() -> None:
     with running_redis() as server, server.client() as store:
-        async with bridged(server, outbound="shout") as house:
-            house.submit("shout", b"pushed")
-            await pushed(house, store)
+        async with bridged(server, outbound="shout") as harness:
+            harness.submit("shout", b"pushed")
+            await pushed(harness, store)
             server.kill()
-            await soon(lambda: house.telemetry.counts["bridge_lost"] == 1, "the bridge notices")
-            job = house.submit("shout", b"not pushed")
+            await soon(lambda: harness.telemetry.counts["bridge_lost"] == 1, "the bridge notices")
+            job = harness.submit("shout", b"not pushed")
             assert job.state is READY
-            assert house.take(house.worker("shout")) is job
+            assert harness.take(harness.worker("shout")) is job
 
 
 @in_loop
 async def test_the_silence_of_a_redis_that_is_away_is_not_held_against_a_job() -> None:
     with running_redis() as server, server.client() as store:
-        async with bridged(server, outbound="shout", busy=1) as house:
-            job = house.submit("shout")
-            await pushed(house, store)
+        async with bridged(server, outbound="shout", busy=1) as harness:
+            job = harness.submit("shout")
+            await pushed(harness, store)
             server.kill()
-            await soon(lambda: house.telemetry.counts["bridge_lost"] == 1, "the bridge notices")
-            lost_us = house.engine.now_us
+            await soon(lambda: harness.telemetry.counts["bridge_lost"] == 1, "the bridge notices")
+            lost_us = harness.engine.now_us
 
             def much_later() -> bool:
-                house.bridge.look_after()
-                return house.engine.now_us > lost_us + 1.5 * SECOND_US
+                harness.bridge.look_after()
+                return harness.engine.now_us > lost_us + 1.5 * SECOND_US
 
             await soon(much_later, "more time has passed than it may be silent")
             assert (job.state, job.attempts) == (RUNNING, 1)
@@ -323,12 +323,12 @@ async def test_the_silence_of_a_redis_that_is_away_is_not_held_against_a_job() -
 @in_loop
 async def test_a_key_of_another_kind_gives_the_job_back(server: RedisServer, store: Any) -> None:
     store.set("uid:shout", "not a number")
-    async with bridged(server, outbound="shout") as house:
-        job = house.submit("shout")
-        await soon(lambda: house.telemetry.counts["bridge_refused"] == 1, "Redis refuses")
+    async with bridged(server, outbound="shout") as harness:
+        job = harness.submit("shout")
+        await soon(lambda: harness.telemetry.counts["bridge_refused"] == 1, "Redis refuses")
         assert job.state is READY
-        worker = house.worker("shout")
-        assert await house.taken(worker) is job
+        worker = harness.worker("shout")
+        assert await harness.taken(worker) is job
 
 
 # --- loops ---
@@ -336,27 +336,27 @@ async def test_a_key_of_another_kind_gives_the_job_back(server: RedisServer, sto
 
 @in_loop
 async def test_a_server_does_not_take_its_own_job_for_somebody_elses(server: RedisServer, store: Any) -> None:
-    async with bridged(server, outbound="shout") as house:
-        job = house.submit("shout")
-        await pushed(house, store)
-        worker = house.worker("shout")
-        house.bridge.inbound.tick()  # and claims what is in the queue, before it is withdrawn
-        assert await house.taken(worker) is job
-        assert list(house.engine.jobs.values()) == [job]
-        house.complete(worker, job)
+    async with bridged(server, outbound="shout") as harness:
+        job = harness.submit("shout")
+        await pushed(harness, store)
+        worker = harness.worker("shout")
+        harness.bridge.inbound.tick()  # and claims what is in the queue, before it is withdrawn
+        assert await harness.taken(worker) is job
+        assert list(harness.engine.jobs.values()) == [job]
+        harness.complete(worker, job)
         await soon(lambda: store.keys("job:shout:*") == [], "nothing of it is left in Redis")
         assert store.zcard("switchgear:claimed:shout") == store.llen(QUEUE) == 0
 
 
 @in_loop
 async def test_a_gearmonkey_job_is_never_pushed_but_given_back(server: RedisServer, store: Any) -> None:
-    async with bridged(server, outbound="shout", lease=30) as house:
-        worker = house.worker("shout")
+    async with bridged(server, outbound="shout", lease=30) as harness:
+        worker = harness.worker("shout")
         queue(store, "shout", b"x")
         await soon(lambda: store.zcard("switchgear:claimed:shout") == 1, "it is claimed")
-        house.leave(worker)
+        harness.leave(worker)
         await soon(lambda: store.lrange(QUEUE, 0, -1) == ["1"], "it is back in its queue")
-        await soon(lambda: not house.engine.jobs, "the engine has forgotten it")
+        await soon(lambda: not harness.engine.jobs, "the engine has forgotten it")
         assert store.keys("job:shout:*") == ["job:shout:1"]
         assert store.hgetall("job:shout:1") == {"status": "idle", "input": "x"}
 
@@ -367,12 +367,12 @@ async def test_two_bridges_do_not_take_each_other_for_workers(server: RedisServe
         queue(store, "shout", b"x")
         there.set("count:shout", 1)
         store.set("count:shout", 1)
-        async with bridged(server) as house:
-            house.add_bridge(bridge_url(other))
-            job: Job = house.submit("shout")
+        async with bridged(server) as harness:
+            harness.add_bridge(bridge_url(other))
+            job: Job = harness.submit("shout")
             await soon(lambda: job.state is RUNNING, "one of them has it")
             assert store.zcard("switchgear:claimed:shout") == there.zcard("switchgear:claimed:shout") == 0
-            assert len(house.engine.jobs) == 1
+            assert len(harness.engine.jobs) == 1
 
 
 @in_loop
@@ -381,11 +381,11 @@ async def test_a_count_that_is_no_number_counts_as_none(
     server: RedisServer, store: Any, count: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     store.set("count:shout", count)
-    async with bridged(server) as house:
-        job = house.submit("shout")
-        house.submit("other")
+    async with bridged(server) as harness:
+        job = harness.submit("shout")
+        harness.submit("other")
         store.set("count:other", 1)
-        await pushed(house, store)
+        await pushed(harness, store)
         assert job.state is READY
     assert "internal error" not in caplog.text
 
@@ -394,16 +394,16 @@ async def test_a_count_that_is_no_number_counts_as_none(
 async def test_progress_and_origins_that_are_no_numbers_are_ignored(
     server: RedisServer, store: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with bridged(server, outbound="shout") as house:
-        job = house.submit("shout")
-        await pushed(house, store)
+    async with bridged(server, outbound="shout") as harness:
+        job = harness.submit("shout")
+        await pushed(harness, store)
         begin(store, 1)
         store.hset("job:shout:1", mapping={"status:dividend": "9" * 5000, "status:divisor": "²"})
-        await soon(lambda: next(iter(house.bridge.outbound.jobs.values())).is_busy, "it is seen to be busy")
+        await soon(lambda: next(iter(harness.bridge.outbound.jobs.values())).is_busy, "it is seen to be busy")
         store.hset("job:shout:1", mapping={"status:dividend": "3", "status:divisor": "4"})
         await soon(lambda: (job.numerator, job.denominator) == (3, 4), "its progress is understood")
         for number in ("9" * 5000, "²", "9" * 19, "", "-1"):
             origin = PREFIX + number.encode() + b"@1"
-            keys = next(iter(house.bridge.outbound.jobs.values())).keys
-            assert not house.bridge.outbound.is_own(keys, b"7", origin)
+            keys = next(iter(harness.bridge.outbound.jobs.values())).keys
+            assert not harness.bridge.outbound.is_own(keys, b"7", origin)
     assert "internal error" not in caplog.text

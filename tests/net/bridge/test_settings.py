@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
@@ -15,7 +16,7 @@ from switchgear.errors import ConfigError
 from switchgear.net.bridge.keys import Keys
 from switchgear.net.bridge.scripts import SCRIPTS
 from switchgear.net.bridge.settings import BridgeSettings, RedisLocation
-from tests.net.bridge.house import bridged, in_loop, queue, soon
+from tests.net.bridge.harness import bridged, in_loop, queue, soon
 from tests.support.peers import require_program
 from tests.support.redis_server import running_redis
 from tests.support.servers import HOST, free_port
@@ -57,9 +58,10 @@ def test_with_every_option(tmp_path: Path) -> None:
         ("redis://127.0.0.1/zero", "the number of a database"),
         ("redis://127.0.0.1?lease=0.1", "lease is at least 0.2"),
         ("redis://127.0.0.1?busy=0.5", "busy is 0 or at least 1"),
-        ("redis://127.0.0.1?tls=maybe", "tls is yes or no"),
         ("redis://127.0.0.1?password_file=/no/such/file", "cannot read the password"),
         ("redis://127.0.0.1?ca_file=/no/such/file", "there is no file /no/such/file"),
+        ("redis://127.0.0.1?cert_file=/no/such/file", "there is no file /no/such/file"),
+        ("redis://127.0.0.1?key_file=/dev/null", "there is no file /dev/null"),
     ],
 )
 def test_what_makes_no_sense_is_refused(text: str, complaint: str) -> None:
@@ -85,6 +87,26 @@ def test_a_password_in_a_url_is_refused_without_being_shown() -> None:
     with pytest.raises(ValueError, match="password_file") as caught:
         ListenUrl.parse("redis://me:secret@127.0.0.1")
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ("ca_file=x", "has ca_file, and no tls=yes"),
+        ("cert_file=x", "has cert_file, and no tls=yes"),
+        ("tls=yes&key_file=x", "has key_file, and no cert_file"),
+        ("tls=yes&cert_file=x&key_file=x&ca_file=x", ""),
+        ("tls=YES", ""),
+    ],
+)
+@pytest.mark.parametrize("scheme", ["redis", "gearman-worker"])
+def test_options_for_tls_that_need_others(scheme: str, options: str, complaint: str) -> None:
+    url = ListenUrl.parse(f"{scheme}://127.0.0.1?{options}")
+    if complaint:
+        with pytest.raises(ConfigError, match=complaint):
+            Config(listen=(url,))
+    else:
+        assert Config(listen=(url,)).listen[0].uses_tls
 
 
 def test_a_bridge_is_made_only_if_it_is_named_and_may_go_to_another_machine() -> None:
@@ -122,11 +144,11 @@ def test_the_password_lets_a_client_in(tmp_path: Path) -> None:
     async def check() -> None:
         with running_redis("--requirepass", "secret") as server:
             with redis.Redis(HOST, server.port, password="secret", decode_responses=True) as store:
-                async with bridged(server, password_file=password) as house:
+                async with bridged(server, password_file=password) as harness:
                     queue(store, "shout", b"x")
-                    assert await house.run(house.worker("shout"), 1) == [b"x"]
-            async with bridged(server) as house:
-                await soon(lambda: house.telemetry.counts["bridge_lost"], "without it there is no way in")
+                    assert await harness.run(harness.worker("shout"), 1) == [b"x"]
+            async with bridged(server) as harness:
+                await soon(lambda: harness.telemetry.counts["bridge_lost"], "without it there is no way in")
 
     password = tmp_path / "password"
     password.write_text("secret")
@@ -149,16 +171,30 @@ def test_the_connection_may_be_encrypted(tmp_path: Path) -> None:
     subprocess.run([*make, *names, "-out", certificate, "-keyout", key], check=True, capture_output=True)
     port = free_port()
     flags = ("--tls-port", port, "--tls-cert-file", certificate, "--tls-key-file", key, "--tls-auth-clients", "no")
+    # The default of Redis is to demand a certificate of its authority, which is here the one that it has itself.
+    demanding = (*flags[:-2], "--tls-ca-cert-file", certificate, "--requirepass", "secret")
+    password = tmp_path / "password"
+    password.write_text("secret")
 
     @in_loop
     async def check() -> None:
         with running_redis(*map(str, flags)) as server, server.client() as store:
             server.port = port
-            async with bridged(server, tls="yes", ca_file=certificate) as house:
+            async with bridged(server, tls="yes", ca_file=certificate) as harness:
                 queue(store, "shout", b"x")
-                assert await house.run(house.worker("shout"), 1) == [b"x"]
-            async with bridged(server, tls="yes") as house:
-                await soon(lambda: house.telemetry.counts["bridge_lost"], "a stranger's certificate is not trusted")
+                assert await harness.run(harness.worker("shout"), 1) == [b"x"]
+            async with bridged(server, tls="yes") as harness:
+                await soon(lambda: harness.telemetry.counts["bridge_lost"], "a stranger's certificate is not trusted")
+        with running_redis(*map(str, demanding)) as server:
+            plain = redis.Redis(HOST, server.port, password="secret", decode_responses=True)
+            server.port = port
+            options: dict[str, Any] = {"tls": "yes", "ca_file": certificate, "password_file": password}
+            with plain as store:
+                async with bridged(server, **options, cert_file=certificate, key_file=key) as harness:
+                    queue(store, "shout", b"x")
+                    assert await harness.run(harness.worker("shout"), 1) == [b"x"]
+            async with bridged(server, **options) as harness:
+                await soon(lambda: harness.telemetry.counts["bridge_lost"], "without a certificate there is no way in")
 
     check()
 

@@ -32,8 +32,8 @@ from pathlib import Path
 
 from switchgear.model import JobState
 from switchgear.protocols.dwork.messages import Query, QueryType
-from tests.protocols.dwork import house as words
-from tests.protocols.dwork.house import DworkHouse
+from tests.protocols.dwork import harness as words
+from tests.protocols.dwork.harness import DworkHarness
 
 FOLDER = Path(__file__).parent / "stories"
 
@@ -64,7 +64,7 @@ def parse(text: str) -> Iterator[Story]:
         yield story
 
 
-def play(story: Story, world: DworkHouse) -> None:
+def play(story: Story, world: DworkHarness) -> None:
     """Play it; raises AssertionError where it is not as written."""
     for said, answer in story.steps:
         try:
@@ -74,11 +74,11 @@ def play(story: Story, world: DworkHouse) -> None:
     assert not world.door.heard_by_all()
 
 
-def perform(world: DworkHouse, said: str, answer: str) -> None:
+def perform(world: DworkHarness, said: str, answer: str) -> None:
     verb, _, rest = said.partition(" ")
     if verb == "seconds":
-        world.house.pass_time(float(rest))
-        if world.house.is_durable:
+        world.harness.pass_time(float(rest))
+        if world.harness.is_durable:
             world.keep()
     elif verb == "restart":
         world.restart()
@@ -88,7 +88,7 @@ def perform(world: DworkHouse, said: str, answer: str) -> None:
         query = query_of(verb, rest)
         peer = rest.split()[0].encode() if verb == "steal" else b"somebody"
         world.send(query, peer)
-        if world.house.is_durable:
+        if world.harness.is_durable:
             world.keep()
         check(verb, world.heard(peer), answer or "OK")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from switchgear.protocols.dwork.codec import varint
-from tests.protocols.dwork.house import DworkHouse
+from tests.protocols.dwork.harness import DworkHarness
 
 TRANSCRIPT = Path(__file__).parent / "transcript.txt"
 WORD = re.compile(r"'((?:[^']|'')*)'|(\S+)")
@@ -56,16 +56,16 @@ CONVERSATIONS = conversations()
 
 @pytest.mark.parametrize("title", CONVERSATIONS)
 def test_conversation(title: str) -> None:
-    house = DworkHouse()
+    harness = DworkHarness()
     for exchange in CONVERSATIONS[title]:
-        answer = house.ask_bytes(as_bytes(exchange.request, house.now_us))
+        answer = harness.ask_bytes(as_bytes(exchange.request, harness.now_us))
         if exchange.answer.endswith("..."):
-            start = as_bytes(exchange.answer.removesuffix("..."), house.now_us)
+            start = as_bytes(exchange.answer.removesuffix("..."), harness.now_us)
             assert answer.startswith(start + varint(100 << 3 | 2)), exchange
         else:
-            assert answer == as_bytes(exchange.answer, house.now_us), exchange
+            assert answer == as_bytes(exchange.answer, harness.now_us), exchange
         if exchange.original not in ("", "(none)"):
-            assert answer != as_bytes(exchange.original, house.now_us), f"{exchange} is no difference"
+            assert answer != as_bytes(exchange.original, harness.now_us), f"{exchange} is no difference"
 
 
 def test_the_whole_transcript_is_there() -> None:

@@ -14,9 +14,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from switchgear.engine.engine import EngineSettings
 from switchgear.protocols.dwork import session
 from switchgear.protocols.dwork.messages import Query, QueryType
-from tests.protocols.dwork.house import (
+from tests.protocols.dwork.harness import (
     OK,
-    DworkHouse,
+    DworkHarness,
     complete,
     create,
     fail,
@@ -45,7 +45,7 @@ class GraphMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.world = DworkHouse(keeps=True, lease_seconds=LEASE_SECONDS, settings=EngineSettings(attempts=0))
+        self.world = DworkHarness(keeps=True, lease_seconds=LEASE_SECONDS, settings=EngineSettings(attempts=0))
         self.graph = Graph()
         self.kept = Graph()
         self.waiters: list[tuple[str, bytes]] = []  # workers whose steals wait, and the peers they come from
@@ -215,11 +215,11 @@ class GraphMachine(RuleBasedStateMachine):
     @rule()
     def all_fall_silent(self) -> None:
         """Steals that wait are answered, and then the tasks that somebody has go back."""
-        self.world.house.pass_time(WAIT_MS / 1000 + 0.1)
+        self.world.harness.pass_time(WAIT_MS / 1000 + 0.1)
         for _, peer in self.waiters:
             assert self.world.heard(peer) == [self.idle_answer()]
         self.waiters = []
-        self.world.house.pass_time(LEASE_SECONDS)
+        self.world.harness.pass_time(LEASE_SECONDS)
         self.graph.let_go()
 
     @rule()

@@ -7,16 +7,16 @@ import pytest
 from switchgear.model import DONE, FAILED, NORMAL, READY, RUNNING, WAITING, Delivery
 from switchgear.protocols.dwork import listing
 from switchgear.protocols.dwork.messages import LogEntry, LogState, Query, QueryType, Task
-from tests.protocols.dwork.house import HOST, DworkHouse, complete, create, fail, names, steal, transfer
+from tests.protocols.dwork.harness import HOST, DworkHarness, complete, create, fail, names, steal, transfer
 from tests.protocols.dwork.test_codec import plain
 
 
 @pytest.fixture(params=[False, True], ids=["memory", "durable"])
-def world(request: pytest.FixtureRequest) -> DworkHouse:
-    return DworkHouse(keeps=request.param)
+def world(request: pytest.FixtureRequest) -> DworkHarness:
+    return DworkHarness(keeps=request.param)
 
 
-def pages(world: DworkHouse, n: int | None = None) -> list[Query]:
+def pages(world: DworkHarness, n: int | None = None) -> list[Query]:
     """All pages of the list."""
     found = [world.ask(Query(QueryType.LIST, n=n))]
     while found[-1].cursor is not None:
@@ -25,11 +25,11 @@ def pages(world: DworkHouse, n: int | None = None) -> list[Query]:
     return found
 
 
-def listed(world: DworkHouse, n: int | None = None) -> list[Task]:
+def listed(world: DworkHarness, n: int | None = None) -> list[Task]:
     return [task for page in pages(world, n) for task in page.tasks]
 
 
-def test_a_list_has_all_tasks_by_id_with_their_states(world: DworkHouse) -> None:
+def test_a_list_has_all_tasks_by_id_with_their_states(world: DworkHarness) -> None:
     world.ask(create("a", "b after a", "c", "d after c", "e"))
     world.ask(steal("w", 3))
     world.ask(complete("w", "a"))
@@ -46,11 +46,11 @@ def test_a_list_has_all_tasks_by_id_with_their_states(world: DworkHouse) -> None
     assert {task.origin for task in listed(world)} == {b"here"}
 
 
-def test_a_log_tells_the_life_of_a_task(world: DworkHouse) -> None:
+def test_a_log_tells_the_life_of_a_task(world: DworkHarness) -> None:
     start = world.now_us
     world.ask(create("x", "a after x"))
     for query in (steal("w"), complete("w", "x"), steal("w"), transfer("w", "a"), steal("w"), fail("w", "a", "why")):
-        world.house.pass_time(1)
+        world.harness.pass_time(1)
         world.ask(query)
     assert [(LogState(state), (time_us - start) / 1e6) for state, time_us in listed(world)[1].log] == [
         (LogState.WAITING, 0),
@@ -62,7 +62,7 @@ def test_a_log_tells_the_life_of_a_task(world: DworkHouse) -> None:
     ]
 
 
-def test_lookup_tells_where_a_task_is(world: DworkHouse) -> None:
+def test_lookup_tells_where_a_task_is(world: DworkHarness) -> None:
     start = world.now_us
     world.ask(create("a"))
     expected = Task(b"a", b"here", log=[LogEntry(LogState.READY, start)], id=1, state=READY)
@@ -72,7 +72,7 @@ def test_lookup_tells_where_a_task_is(world: DworkHouse) -> None:
     assert world.ask(Query(QueryType.LOOKUP, name=b"a")).location == b"w"
 
 
-def test_lookup_finds_the_newest_of_several_that_had_a_name(world: DworkHouse) -> None:
+def test_lookup_finds_the_newest_of_several_that_had_a_name(world: DworkHarness) -> None:
     for _ in range(2):
         world.ask(create("a"))
         world.ask(steal("w"))
@@ -81,7 +81,7 @@ def test_lookup_finds_the_newest_of_several_that_had_a_name(world: DworkHouse) -
 
 
 def test_the_end_of_a_task_is_told_when_it_is_kept() -> None:
-    world = DworkHouse(keeps=True)
+    world = DworkHarness(keeps=True)
     world.ask(create("a"))
     world.ask(steal("w"))
     world.ask(complete("w", "a"))
@@ -91,7 +91,7 @@ def test_the_end_of_a_task_is_told_when_it_is_kept() -> None:
     assert world.heard()[0].tasks[0].state == DONE
 
 
-def test_a_list_comes_in_pages(world: DworkHouse) -> None:
+def test_a_list_comes_in_pages(world: DworkHarness) -> None:
     world.ask(create(*(f"t{number}" for number in range(10))))
     world.ask(steal("w", 4))
     world.ask(complete("w", "t1", "t3"))
@@ -102,16 +102,16 @@ def test_a_list_comes_in_pages(world: DworkHouse) -> None:
     ]
 
 
-def test_an_empty_server_has_an_empty_list(world: DworkHouse) -> None:
+def test_an_empty_server_has_an_empty_list(world: DworkHarness) -> None:
     assert world.ask(Query(QueryType.LIST)) == Query(QueryType.OK)
 
 
-def test_a_cursor_from_beyond_the_end_finds_nothing(world: DworkHouse) -> None:
+def test_a_cursor_from_beyond_the_end_finds_nothing(world: DworkHarness) -> None:
     world.ask(create("a"))
     assert world.ask(Query(QueryType.LIST, cursor=2**62)) == Query(QueryType.OK)
 
 
-def test_a_page_has_at_most_a_thousand(world: DworkHouse) -> None:
+def test_a_page_has_at_most_a_thousand(world: DworkHarness) -> None:
     world.ask(create(*(f"t{number}" for number in range(1500))))
     world.ask(steal("w", 1200))
     world.ask(complete("w", *(f"t{number}" for number in range(0, 1200, 2))))
@@ -120,7 +120,7 @@ def test_a_page_has_at_most_a_thousand(world: DworkHouse) -> None:
     assert names(first) + names(second) == [f"t{number}" for number in range(1500)]
 
 
-def test_gaps_are_passed_over(world: DworkHouse) -> None:
+def test_gaps_are_passed_over(world: DworkHarness) -> None:
     world.ask(create("a"))
     world.engine.next_job_id += 50_000  # as after a restart
     world.ask(create("b"))
@@ -128,13 +128,13 @@ def test_gaps_are_passed_over(world: DworkHouse) -> None:
     assert len(pages(world)) == 3  # each looks no further than a while
 
 
-def test_a_long_list_is_cut(world: DworkHouse, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_list_is_cut(world: DworkHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listing, "ENOUGH_BYTES", 200)
     world.ask(create("a" * 150, "b" * 150, "c"))
     assert [len(page.tasks) for page in pages(world)] == [2, 1]
 
 
-def test_only_tasks_are_listed(world: DworkHouse) -> None:
+def test_only_tasks_are_listed(world: DworkHarness) -> None:
     world.engine.submit(b"mail", b"", b"letter", NORMAL, Delivery.HANDLE)
     world.engine.submit(b"dwork", b"", b"from elsewhere", NORMAL, Delivery.HANDLE)
     world.ask(create("a"))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from switchgear.protocols.dwork.codec import decode_reply, encode
 from switchgear.protocols.dwork.messages import Query, QueryType, Task
 from switchgear.protocols.dwork.request_rules import FIELDS, REQUESTS
-from tests.protocols.dwork.house import DworkHouse, create, steal
+from tests.protocols.dwork.harness import DworkHarness, create, steal
 from tests.protocols.dwork.test_codec import damaged, queries
 
 # The table of the protocol's document, with our own fields and requests added.
@@ -45,7 +45,7 @@ WHOLE = {kind: Query(kind, **{field: VALUES[field] for field in needs}) for kind
 
 def is_refused(query: Query) -> bool:
     """Whether it is answered by an error, and nothing happens."""
-    world = DworkHouse()
+    world = DworkHarness()
     world.ask(create("x", "y"))
     world.ask(steal("w"))
     before = world.ask(Query(QueryType.LIST))
@@ -54,7 +54,7 @@ def is_refused(query: Query) -> bool:
         return False
     assert answer == Query(QueryType.ERROR, reason=answer.reason)
     assert answer.reason
-    [(code, text)] = world.house.bad_input
+    [(code, text)] = world.harness.bad_input
     assert (code, text) == ("MALFORMED", answer.reason.decode())
     assert world.ask(Query(QueryType.LIST)) == before
     return True
@@ -126,7 +126,7 @@ def test_the_rest_of_what_the_original_has_in_a_task_is_taken_and_ignored() -> N
 
 
 def test_an_error_says_what_is_wrong() -> None:
-    world = DworkHouse()
+    world = DworkHarness()
     assert world.ask(Query(QueryType.STEAL)).reason == b"Steal takes location"
     assert world.ask(Query(QueryType.CREATE)).reason == b"Create takes task"
     assert world.ask(replace(WHOLE[QueryType.OK], n=1)).reason == b"OK takes no n"
@@ -134,19 +134,19 @@ def test_an_error_says_what_is_wrong() -> None:
 
 @given(st.lists(st.binary(max_size=40) | damaged() | queries(own_fields=False).map(encode), min_size=1, max_size=6))
 def test_any_bytes_get_one_answer(payloads: list[bytes]) -> None:
-    world = DworkHouse()
+    world = DworkHarness()
     world.ask(create("a", "b after a"))
     world.ask(steal("w"))
     for number, payload in enumerate(payloads):
         peer = b"%d" % number
         world.door.send(peer, b"", payload)
-        world.house.pass_time(3_000_000)  # a steal may wait for 25 days
+        world.harness.pass_time(3_000_000)  # a steal may wait for 25 days
         [[_, answer]] = world.door.heard(peer)
         decode_reply(answer)
 
 
 @given(st.lists(st.binary(max_size=3), min_size=1, max_size=6))
 def test_any_frames_are_survived(frames: list[bytes]) -> None:
-    world = DworkHouse()
+    world = DworkHarness()
     world.door.send(b"peer", *frames)
     assert len(world.door.heard_by_all()) <= 1

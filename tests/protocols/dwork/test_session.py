@@ -18,12 +18,12 @@ from switchgear.protocols.dwork.request_rules import REQUESTS
 from switchgear.protocols.dwork.session import IN_STEPS, ON_REQUEST
 from switchgear.refusals import REFUSED_STORAGE
 from switchgear.testing import RecordingPeer
-from tests.protocols.dwork.house import (
+from tests.protocols.dwork.harness import (
     EXIT,
     HOST,
     NOT_FOUND,
     OK,
-    DworkHouse,
+    DworkHarness,
     complete,
     create,
     fail,
@@ -37,22 +37,22 @@ STATUS = encode(Query(QueryType.OK))
 
 
 @pytest.fixture
-def world() -> DworkHouse:
-    return DworkHouse()
+def world() -> DworkHarness:
+    return DworkHarness()
 
 
 @pytest.fixture
-def durable() -> DworkHouse:
-    return DworkHouse(keeps=True)
+def durable() -> DworkHarness:
+    return DworkHarness(keeps=True)
 
 
 def submit(
-    world: DworkHouse, payload: bytes, *, name: bytes = b"", function: bytes = b"dwork", after: tuple[Job, ...] = ()
+    world: DworkHarness, payload: bytes, *, name: bytes = b"", function: bytes = b"dwork", after: tuple[Job, ...] = ()
 ) -> Job:
     """Somebody submits a job over another protocol."""
     options = SubmitOptions(name=name, predecessors=tuple(job.id for job in after))
     job = world.engine.submit(function, b"", payload, NORMAL, Delivery.HANDLE, None, options)
-    world.house.turn()
+    world.harness.turn()
     return job
 
 
@@ -65,7 +65,7 @@ def test_every_kind_of_request_has_a_rule_and_a_handler() -> None:
 
 
 @pytest.mark.parametrize("envelope", [[b""], [b"tag", b""], [b"a", b"b", b"c", b""]], ids=len)
-def test_the_frames_before_the_empty_one_come_back(world: DworkHouse, envelope: list[bytes]) -> None:
+def test_the_frames_before_the_empty_one_come_back(world: DworkHarness, envelope: list[bytes]) -> None:
     world.door.send(b"peer", *envelope, STATUS)
     [answer] = world.door.heard(b"peer")
     assert answer[:-1] == envelope
@@ -73,14 +73,14 @@ def test_the_frames_before_the_empty_one_come_back(world: DworkHouse, envelope: 
 
 
 @pytest.mark.parametrize("message", [[STATUS], [b"tag", STATUS], [b""], [b"tag", b""]], ids=repr)
-def test_a_message_without_envelope_is_counted_and_dropped(world: DworkHouse, message: list[bytes]) -> None:
+def test_a_message_without_envelope_is_counted_and_dropped(world: DworkHarness, message: list[bytes]) -> None:
     world.door.send(b"peer", *message)
     assert world.door.heard_by_all() == []
-    assert len(world.house.bad_input) == 1
+    assert len(world.harness.bad_input) == 1
 
 
 @pytest.mark.parametrize("more", [[b"tail"], [b""], [b"", b"", STATUS]], ids=repr)
-def test_a_request_of_several_frames_is_an_error(world: DworkHouse, more: list[bytes]) -> None:
+def test_a_request_of_several_frames_is_an_error(world: DworkHarness, more: list[bytes]) -> None:
     world.door.send(b"peer", b"tag", b"", STATUS, *more)
     [[tag, empty, answer]] = world.door.heard(b"peer")
     assert (tag, empty) == (b"tag", b"")
@@ -88,25 +88,25 @@ def test_a_request_of_several_frames_is_an_error(world: DworkHouse, more: list[b
 
 
 @pytest.mark.parametrize("envelope", [[b"x"] * 17, [b"x" * 4096]], ids=["many frames", "a long frame"])
-def test_an_envelope_that_is_too_large_to_be_kept_is_an_error(world: DworkHouse, envelope: list[bytes]) -> None:
+def test_an_envelope_that_is_too_large_to_be_kept_is_an_error(world: DworkHarness, envelope: list[bytes]) -> None:
     world.door.send(b"peer", *envelope, b"", encode(steal("w", wait_ms=1000)))
     [answer] = world.door.heard(b"peer")
     assert answer[:-1] == [*envelope, b""]
     reason = b"more than 16 frames and 4096 bytes before the request"
     assert decode_reply(answer[-1]) == Query(QueryType.ERROR, reason=reason)
-    assert world.house.bad_input == [("MALFORMED", reason.decode())]
+    assert world.harness.bad_input == [("MALFORMED", reason.decode())]
     assert not world.session.known_workers._by_name
 
 
 @pytest.mark.parametrize("envelope", [[b"x"] * 16, [b"x" * 4092]], ids=["many frames", "a long frame"])
-def test_one_that_is_just_small_enough_comes_back(world: DworkHouse, envelope: list[bytes]) -> None:
+def test_one_that_is_just_small_enough_comes_back(world: DworkHarness, envelope: list[bytes]) -> None:
     world.door.send(b"peer", *envelope, b"", STATUS)
     [answer] = world.door.heard(b"peer")
     assert answer[:-1] == [*envelope, b""]
     assert answer[-1].startswith(STATUS)
 
 
-def test_requests_of_one_turn_are_answered_in_order(world: DworkHouse) -> None:
+def test_requests_of_one_turn_are_answered_in_order(world: DworkHarness) -> None:
     requests = [create("a", "b"), steal("w"), complete("w", "a"), steal("w"), Query(QueryType.OK)]
     world.door.send_in_one_turn(*([b"peer", b"%d" % i, b"", encode(query)] for i, query in enumerate(requests)))
     assert [frames[0] for frames in world.door.heard(b"peer")] == [b"0", b"1", b"2", b"3", b"4"]
@@ -120,7 +120,7 @@ def test_requests_of_one_turn_are_answered_in_order(world: DworkHouse) -> None:
     [create("new"), create("b after c"), complete("w", "a"), fail("w", "a", "x"), transfer("w", "a"), leave("w")],
     ids=lambda query: QueryType(query.type).name,
 )
-def test_what_was_done_is_answered_when_it_is_kept(durable: DworkHouse, query: Query) -> None:
+def test_what_was_done_is_answered_when_it_is_kept(durable: DworkHarness, query: Query) -> None:
     durable.ask(create("a", "b", "c"))
     assert names(durable.ask(steal("w"))) == ["a"]
     durable.send(query)
@@ -130,13 +130,13 @@ def test_what_was_done_is_answered_when_it_is_kept(durable: DworkHouse, query: Q
 
 
 @pytest.mark.parametrize("query", [Query(QueryType.OK), create("a"), Query(QueryType.LOOKUP, name=b"a")], ids=str)
-def test_what_promises_nothing_is_answered_at_once(durable: DworkHouse, query: Query) -> None:
+def test_what_promises_nothing_is_answered_at_once(durable: DworkHarness, query: Query) -> None:
     durable.ask(create("a"))
     durable.send(query)
     assert len(durable.heard()) == 1
 
 
-def test_a_worker_gets_a_task_when_it_is_kept_that_it_was_started(durable: DworkHouse) -> None:
+def test_a_worker_gets_a_task_when_it_is_kept_that_it_was_started(durable: DworkHarness) -> None:
     durable.ask(create("a"))
     durable.send(steal("w"))
     assert durable.heard() == []
@@ -144,7 +144,7 @@ def test_a_worker_gets_a_task_when_it_is_kept_that_it_was_started(durable: Dwork
     assert len(durable.heard()) == 1
 
 
-def test_a_task_that_is_created_again_before_it_is_kept_is_promised_when_it_is_kept(durable: DworkHouse) -> None:
+def test_a_task_that_is_created_again_before_it_is_kept_is_promised_when_it_is_kept(durable: DworkHarness) -> None:
     durable.send(create("a"), b"one")
     durable.send(create("a"), b"two")
     assert durable.heard(b"two") == []
@@ -153,7 +153,7 @@ def test_a_task_that_is_created_again_before_it_is_kept_is_promised_when_it_is_k
 
 
 def test_a_last_attempt_is_kept_before_the_worker_hears_of_it() -> None:
-    world = DworkHouse(keeps=True, settings=EngineSettings(attempts=1))
+    world = DworkHarness(keeps=True, settings=EngineSettings(attempts=1))
     world.ask(create("a", "b", "c"))
     world.send(steal("w", 2), b"w")
     assert world.heard(b"w") == []
@@ -162,7 +162,7 @@ def test_a_last_attempt_is_kept_before_the_worker_hears_of_it() -> None:
 
 
 def test_so_is_one_that_a_waiting_worker_is_given() -> None:
-    world = DworkHouse(keeps=True, settings=EngineSettings(attempts=1))
+    world = DworkHarness(keeps=True, settings=EngineSettings(attempts=1))
     world.send(steal("w", wait_ms=1000), b"w")
     world.send(create("a"))
     assert world.heard(b"w") == []
@@ -170,27 +170,27 @@ def test_so_is_one_that_a_waiting_worker_is_given() -> None:
     assert names(world.heard(b"w")[0]) == ["a"]
 
 
-def test_when_the_store_cannot_keep_them_new_tasks_are_refused_as_a_whole(durable: DworkHouse) -> None:
+def test_when_the_store_cannot_keep_them_new_tasks_are_refused_as_a_whole(durable: DworkHarness) -> None:
     durable.ask(create("a"))
     durable.send(create("b after a", "c after b"))
-    durable.house.fail_to_keep(Refused(REFUSED_STORAGE, "storage failed: disk full"))
+    durable.harness.fail_to_keep(Refused(REFUSED_STORAGE, "storage failed: disk full"))
     assert durable.heard() == [Query(QueryType.ERROR, reason=b"storage failed: disk full")]
     assert durable.status() == (1, 1)
     assert durable.ask(create("b after a", "c after b")) == OK
     assert durable.status() == (3, 1)
 
 
-def test_a_completion_that_could_not_be_kept_is_answered_when_it_is(durable: DworkHouse) -> None:
+def test_a_completion_that_could_not_be_kept_is_answered_when_it_is(durable: DworkHarness) -> None:
     durable.ask(create("a"))
     durable.ask(steal("w"))
     durable.send(complete("w", "a"), b"w")
-    durable.house.fail_to_keep(Refused(REFUSED_STORAGE, "disk full"))
+    durable.harness.fail_to_keep(Refused(REFUSED_STORAGE, "disk full"))
     assert durable.heard(b"w") == []
     durable.keep()
     assert durable.heard(b"w") == [OK]
 
 
-def test_while_the_store_has_failed_creators_hear_why_and_workers_too(world: DworkHouse) -> None:
+def test_while_the_store_has_failed_creators_hear_why_and_workers_too(world: DworkHarness) -> None:
     world.ask(create("a"))
     world.engine.refusal = Refused(REFUSED_STORAGE, "storage failed: disk full")
     world.engine.stop_handing_out()
@@ -198,7 +198,7 @@ def test_while_the_store_has_failed_creators_hear_why_and_workers_too(world: Dwo
     assert world.ask(steal("w", wait_ms=1000)) == Query(QueryType.NOT_FOUND, reason=b"storage failed: disk full")
 
 
-def test_a_server_that_stops_sends_creators_away_and_lets_workers_finish(world: DworkHouse) -> None:
+def test_a_server_that_stops_sends_creators_away_and_lets_workers_finish(world: DworkHarness) -> None:
     world.ask(create("a", "b"))
     world.ask(steal("w"))
     world.engine.drain()
@@ -207,47 +207,47 @@ def test_a_server_that_stops_sends_creators_away_and_lets_workers_finish(world: 
     assert world.ask(complete("w", "a")) == OK
 
 
-def test_steals_that_wait_are_answered_before_the_listener_is_closed(world: DworkHouse) -> None:
+def test_steals_that_wait_are_answered_before_the_listener_is_closed(world: DworkHarness) -> None:
     for peer, worker in ((b"1", "w"), (b"2", "w"), (b"3", "v")):
         world.send(steal(worker, wait_ms=60_000), peer)
     world.engine.drain()
     world.session.closed()
-    world.house.turn()
+    world.harness.turn()
     for peer in (b"1", b"2", b"3"):
         assert world.heard(peer) == [Query(QueryType.NOT_FOUND, reason=b"server is shutting down")]
-    world.house.pass_time(100)
+    world.harness.pass_time(100)
     assert world.door.heard_by_all() == []
 
 
 # --- requests that are repeated ---
 
 
-def finish(world: DworkHouse, name: str) -> None:
+def finish(world: DworkHarness, name: str) -> None:
     assert names(world.ask(steal("w"))) == [name]
     assert world.ask(complete("w", name)) == OK
 
 
 @pytest.mark.parametrize("keeps", [False, True])
 def test_a_repeated_create_does_not_create_what_is_finished_since(keeps: bool) -> None:
-    world = DworkHouse(keeps=keeps)
+    world = DworkHarness(keeps=keeps)
     world.ask(create("a", "b"))
     finish(world, "a")
-    world.house.pass_time(5)
+    world.harness.pass_time(5)
     assert world.ask(create("a", "b", "c after a", retry_us=5_000_000)) == OK
     assert names(world.ask(steal("w", 9))) == ["b", "c"]
 
 
 @pytest.mark.parametrize("keeps", [False, True])
 def test_but_it_creates_what_was_finished_before(keeps: bool) -> None:
-    world = DworkHouse(keeps=keeps)
+    world = DworkHarness(keeps=keeps)
     world.ask(create("a"))
     finish(world, "a")
-    world.house.pass_time(5)
+    world.harness.pass_time(5)
     assert world.ask(create("a", retry_us=2_000_000)) == OK
     finish(world, "a")
 
 
-def test_a_task_that_would_fail_at_once_is_not_tried_again_and_nothing_else_is_done(world: DworkHouse) -> None:
+def test_a_task_that_would_fail_at_once_is_not_tried_again_and_nothing_else_is_done(world: DworkHarness) -> None:
     """It was submitted by way of another protocol, and fails if the one that it waits for does."""
     engine = world.engine
     first = engine.submit(b"other", b"", b"", NORMAL, Delivery.HANDLE)
@@ -260,7 +260,7 @@ def test_a_task_that_would_fail_at_once_is_not_tried_again_and_nothing_else_is_d
     assert list(engine.jobs) == []
 
 
-def test_a_repeated_create_does_not_try_a_failed_task_again(world: DworkHouse) -> None:
+def test_a_repeated_create_does_not_try_a_failed_task_again(world: DworkHarness) -> None:
     world.ask(create("a"))
     world.ask(steal("w"))
     world.ask(fail("w", "a", "so it is"))
@@ -268,15 +268,15 @@ def test_a_repeated_create_does_not_try_a_failed_task_again(world: DworkHouse) -
     assert world.status() == (0, 0)
 
 
-def test_a_repeated_create_allows_for_the_time_that_messages_take(world: DworkHouse) -> None:
+def test_a_repeated_create_allows_for_the_time_that_messages_take(world: DworkHarness) -> None:
     world.ask(create("a"))
     finish(world, "a")
-    world.house.pass_time(1.5)
+    world.harness.pass_time(1.5)
     world.ask(create("a", retry_us=600_000))
     assert world.status() == (0, 0)
 
 
-def test_a_failure_that_is_not_kept_yet_is_known_all_the_same(durable: DworkHouse) -> None:
+def test_a_failure_that_is_not_kept_yet_is_known_all_the_same(durable: DworkHarness) -> None:
     for query in (create("a"), steal("w"), fail("w", "a", "so it is"), create("b after a")):
         durable.send(query, b"others")
     assert durable.status() == (1, 0)
@@ -285,7 +285,7 @@ def test_a_failure_that_is_not_kept_yet_is_known_all_the_same(durable: DworkHous
     finish(durable, "b")
 
 
-def test_failures_beyond_those_in_memory_are_looked_up_in_the_store(durable: DworkHouse) -> None:
+def test_failures_beyond_those_in_memory_are_looked_up_in_the_store(durable: DworkHarness) -> None:
     durable.engine.unsuccessful_jobs.most_jobs = 5
     tasks = [f"t{number}" for number in range(20)]
     durable.ask(create(*tasks))
@@ -302,10 +302,10 @@ def test_failures_beyond_those_in_memory_are_looked_up_in_the_store(durable: Dwo
 
 
 def test_a_task_that_is_lost_for_good_can_be_tried_again_before_that_is_kept() -> None:
-    world = DworkHouse(keeps=True, lease_seconds=10, settings=EngineSettings(attempts=1))
+    world = DworkHarness(keeps=True, lease_seconds=10, settings=EngineSettings(attempts=1))
     world.ask(create("a", "b after a"))
     world.ask(steal("w"))
-    world.house.pass_time(11)
+    world.harness.pass_time(11)
     world.send(create("a"))
     assert world.heard() == []
     world.keep()
@@ -317,7 +317,7 @@ def test_a_task_that_is_lost_for_good_can_be_tried_again_before_that_is_kept() -
 # --- peers that are gone ---
 
 
-def test_tasks_that_could_not_be_delivered_go_back(world: DworkHouse) -> None:
+def test_tasks_that_could_not_be_delivered_go_back(world: DworkHarness) -> None:
     world.ask(create("a", "b", "c"))
     world.ask(steal("w"))
     world.door.socket.gone.add(b"gone")
@@ -327,19 +327,19 @@ def test_tasks_that_could_not_be_delivered_go_back(world: DworkHouse) -> None:
     assert world.ask(complete("w", "a")) == OK
 
 
-def test_so_does_one_that_a_worker_waited_for_and_no_other_of_that_name(world: DworkHouse) -> None:
+def test_so_does_one_that_a_worker_waited_for_and_no_other_of_that_name(world: DworkHarness) -> None:
     world.door.socket.gone.add(b"gone")
     first = submit(world, b"x")
     world.ask(steal("w"))
     world.send(steal("w", wait_ms=1000), b"gone")
-    world.house.pass_time(0.5)
+    world.harness.pass_time(0.5)
     second = submit(world, b"x")
     assert (first.state, second.state) == (JobState.RUNNING, JobState.READY)
     assert names(world.ask(steal("v"))) == ["x"]
     assert world.ask(complete("w", "x")) == OK
 
 
-def test_only_the_tasks_of_that_very_answer_go_back(world: DworkHouse) -> None:
+def test_only_the_tasks_of_that_very_answer_go_back(world: DworkHarness) -> None:
     """Two answers of one moment to one worker, with tasks of one name."""
     first, second, third = (submit(world, b"x") for _ in range(3))
     world.door.socket.gone.add(b"gone")
@@ -349,7 +349,7 @@ def test_only_the_tasks_of_that_very_answer_go_back(world: DworkHouse) -> None:
     assert [job.state.name for job in (first, second, third)] == ["RUNNING", "READY", "RUNNING"]
 
 
-def test_other_workers_are_not_asked_for_tasks_that_could_not_be_delivered(world: DworkHouse) -> None:
+def test_other_workers_are_not_asked_for_tasks_that_could_not_be_delivered(world: DworkHarness) -> None:
     jobs = [submit(world, b"x") for _ in range(20)]
 
     class Unlisted(KnownWorkers):
@@ -362,7 +362,7 @@ def test_other_workers_are_not_asked_for_tasks_that_could_not_be_delivered(world
     assert {job.state for job in jobs} == {JobState.READY}
 
 
-def test_a_task_that_was_handed_out_again_meanwhile_stays_there(durable: DworkHouse) -> None:
+def test_a_task_that_was_handed_out_again_meanwhile_stays_there(durable: DworkHarness) -> None:
     durable.engine.settings.attempts = 1
     durable.ask(create("a"))
     durable.door.socket.gone.add(b"gone")
@@ -374,7 +374,7 @@ def test_a_task_that_was_handed_out_again_meanwhile_stays_there(durable: DworkHo
     assert durable.engine.names[b"a"].state is JobState.RUNNING
 
 
-def test_other_answers_that_could_not_be_delivered_change_nothing(world: DworkHouse) -> None:
+def test_other_answers_that_could_not_be_delivered_change_nothing(world: DworkHarness) -> None:
     world.door.socket.gone.add(b"gone")
     world.send(create("a"), b"gone")
     world.send(Query(QueryType.LOOKUP, name=b"a"), b"gone")
@@ -384,7 +384,7 @@ def test_other_answers_that_could_not_be_delivered_change_nothing(world: DworkHo
 # --- what a worker returns with a task ---
 
 
-def test_the_log_times_of_a_completed_task_are_kept_with_the_job(world: DworkHouse) -> None:
+def test_the_log_times_of_a_completed_task_are_kept_with_the_job(world: DworkHarness) -> None:
     world.ask(create("a", "b"))
     jobs = [world.engine.names[name] for name in (b"a", b"b")]
     world.ask(steal("w", 2))
@@ -401,7 +401,7 @@ def test_the_log_times_of_a_completed_task_are_kept_with_the_job(world: DworkHou
 
 
 @pytest.mark.parametrize("is_stolen", [True, False])
-def test_so_are_those_of_a_task_that_another_completes(world: DworkHouse, is_stolen: bool) -> None:
+def test_so_are_those_of_a_task_that_another_completes(world: DworkHarness, is_stolen: bool) -> None:
     world.ask(create("a"))
     job = world.engine.names[b"a"]
     if is_stolen:
@@ -411,7 +411,7 @@ def test_so_are_those_of_a_task_that_another_completes(world: DworkHouse, is_sto
     assert job.message == b"Done 1970-01-01T00:00:01.000000Z"
 
 
-def test_what_the_server_knows_already_is_not_kept(world: DworkHouse) -> None:
+def test_what_the_server_knows_already_is_not_kept(world: DworkHarness) -> None:
     for origin in (b"here", HOST):  # that of the creator, and that of the answer to Steal
         world.ask(create("a"))
         job = world.engine.names[b"a"]
@@ -420,13 +420,13 @@ def test_what_the_server_knows_already_is_not_kept(world: DworkHouse) -> None:
         assert job.message == b""
 
 
-def test_a_log_without_end_is_cut(world: DworkHouse) -> None:
+def test_a_log_without_end_is_cut(world: DworkHarness) -> None:
     world.ask(create("a"))
     job = world.engine.names[b"a"]
     world.ask(steal("w"))
     returned = Task(b"a", b"x\n" * 1000, log=[LogEntry(6, 2**63 - 1)] * 20_000)
     world.send(Query(QueryType.COMPLETE, [returned], location=b"w"))
-    world.house.pass_time(1)
+    world.harness.pass_time(1)
     assert job.state is JobState.DONE
     assert job.message.endswith(b", and 19984 more")
     assert b"\n" not in job.message
@@ -436,7 +436,7 @@ def test_a_log_without_end_is_cut(world: DworkHouse) -> None:
 # --- jobs of other protocols ---
 
 
-def test_jobs_that_others_submit_are_tasks_called_by_their_payload(world: DworkHouse) -> None:
+def test_jobs_that_others_submit_are_tasks_called_by_their_payload(world: DworkHarness) -> None:
     job = submit(world, b"resize 1.jpg")
     assert [task.name for task in world.ask(steal("w")).tasks] == [b"resize 1.jpg"]
     done = Query(QueryType.COMPLETE, [Task(b"resize 1.jpg")], location=b"w")
@@ -445,7 +445,7 @@ def test_jobs_that_others_submit_are_tasks_called_by_their_payload(world: DworkH
     assert world.ask(done).type == QueryType.NOT_FOUND
 
 
-def test_two_of_the_same_payload_are_two_tasks(world: DworkHouse) -> None:
+def test_two_of_the_same_payload_are_two_tasks(world: DworkHarness) -> None:
     first, second = submit(world, b"x"), submit(world, b"x")
     assert names(world.ask(steal("w", 2))) == ["x", "x"]
     assert world.ask(fail("w", "x", "broken")) == OK
@@ -454,7 +454,7 @@ def test_two_of_the_same_payload_are_two_tasks(world: DworkHouse) -> None:
     assert first.error == b"broken"
 
 
-def test_jobs_that_a_worker_has_no_more_are_forgotten(world: DworkHouse) -> None:
+def test_jobs_that_a_worker_has_no_more_are_forgotten(world: DworkHarness) -> None:
     for number in range(500):
         submit(world, b"x" if number % 2 else b"%d" % number)
         [task] = world.ask(steal("w")).tasks
@@ -462,12 +462,12 @@ def test_jobs_that_a_worker_has_no_more_are_forgotten(world: DworkHouse) -> None
             world.ask(Query(QueryType.COMPLETE, [task], location=b"w"))
         else:
             world.engine.cancel(next(iter(world.engine.jobs.values())))
-            world.house.turn()
+            world.harness.turn()
     [location] = world.session.known_workers
     assert sum(len(ids) for ids in location.unnamed.values()) <= 64
 
 
-def test_one_may_be_given_back(world: DworkHouse) -> None:
+def test_one_may_be_given_back(world: DworkHarness) -> None:
     submit(world, b"x")
     world.ask(steal("w"))
     assert world.ask(transfer("w", "x")) == OK
@@ -475,23 +475,23 @@ def test_one_may_be_given_back(world: DworkHouse) -> None:
     assert names(world.ask(steal("v"))) == ["x"]
 
 
-def test_an_empty_payload_is_a_name_too(world: DworkHouse) -> None:
+def test_an_empty_payload_is_a_name_too(world: DworkHarness) -> None:
     submit(world, b"")
     assert names(world.ask(steal("w"))) == [""]
     assert world.ask(Query(QueryType.COMPLETE, [Task(b"")], location=b"w")) == OK
 
 
-def test_a_cancelled_task_is_its_worker_s_no_more(world: DworkHouse) -> None:
+def test_a_cancelled_task_is_its_worker_s_no_more(world: DworkHarness) -> None:
     world.ask(create("a"))
     world.ask(steal("w"))
     world.engine.cancel(world.engine.names[b"a"])
-    world.house.turn()
+    world.harness.turn()
     [worker] = world.engine.workers.values()
     assert not worker.running
     assert world.ask(complete("w", "a")).type == QueryType.NOT_FOUND
 
 
-def test_a_task_may_wait_for_another_function_s_job(world: DworkHouse) -> None:
+def test_a_task_may_wait_for_another_function_s_job(world: DworkHarness) -> None:
     job = submit(world, b"data", name=b"before", function=b"mail")
     world.ask(create("a after before"))
     assert world.ask(steal("w")) == NOT_FOUND
@@ -499,7 +499,7 @@ def test_a_task_may_wait_for_another_function_s_job(world: DworkHouse) -> None:
     assert names(world.ask(steal("w"))) == ["a"]
 
 
-def test_but_it_cannot_have_its_name(world: DworkHouse) -> None:
+def test_but_it_cannot_have_its_name(world: DworkHarness) -> None:
     submit(world, b"data", name=b"a", function=b"mail")
     answer = world.ask(create("x", "a"))
     assert answer.type == QueryType.ERROR
@@ -509,13 +509,13 @@ def test_but_it_cannot_have_its_name(world: DworkHouse) -> None:
     assert world.status() == (0, 0)
 
 
-def test_nor_the_name_of_a_job_that_lives_only_while_somebody_waits_for_it(world: DworkHouse) -> None:
+def test_nor_the_name_of_a_job_that_lives_only_while_somebody_waits_for_it(world: DworkHarness) -> None:
     peer = RecordingPeer()
     world.engine.submit(b"dwork", b"", b"a", NORMAL, Delivery.WAIT, peer, SubmitOptions(name=b"a"))
     assert world.ask(create("a")).type == QueryType.ERROR
 
 
-def test_workers_wait_on_while_another_function_s_job_may_let_a_task_go(world: DworkHouse) -> None:
+def test_workers_wait_on_while_another_function_s_job_may_let_a_task_go(world: DworkHarness) -> None:
     world.ask(create("a", "b after a"))
     world.ask(steal("w"))
     world.ask(fail("w", "a", "so it is"))
@@ -529,11 +529,11 @@ def test_workers_wait_on_while_another_function_s_job_may_let_a_task_go(world: D
     world.ask(create("b after other"))
     assert world.ask(steal("w")) == NOT_FOUND
     world.engine.cancel(other)
-    world.house.pass_time(1)
+    world.harness.pass_time(1)
     assert world.ask(steal("w")) == EXIT
 
 
-def test_a_payload_that_the_store_has_lost_fails_its_job_and_no_other(world: DworkHouse) -> None:
+def test_a_payload_that_the_store_has_lost_fails_its_job_and_no_other(world: DworkHarness) -> None:
     lost, job = submit(world, b"x"), submit(world, b"y")
     lost.payload = None
     assert world.ask(steal("w", 2)) == NOT_FOUND
@@ -542,11 +542,11 @@ def test_a_payload_that_the_store_has_lost_fails_its_job_and_no_other(world: Dwo
     assert job.state is JobState.RUNNING
 
 
-def test_the_function_cannot_be_dropped(world: DworkHouse) -> None:
+def test_the_function_cannot_be_dropped(world: DworkHarness) -> None:
     assert not world.engine.drop_function(world.session.function)
 
 
-def test_two_listeners_may_serve_one_function(world: DworkHouse) -> None:
+def test_two_listeners_may_serve_one_function(world: DworkHarness) -> None:
     other = world.open_door()
     world.ask(create("a", "b after a"))
     other.send(b"peer", b"", encode(steal("w")))
@@ -558,7 +558,7 @@ def test_two_listeners_may_serve_one_function(world: DworkHouse) -> None:
 
 
 def test_a_full_queue_takes_all_tasks_of_a_message_or_none() -> None:
-    world = DworkHouse(settings=EngineSettings(jobs_per_function=3))
+    world = DworkHarness(settings=EngineSettings(jobs_per_function=3))
     assert world.ask(create("a", "b")) == OK
     assert world.ask(create("c", "d")) == Query(QueryType.ERROR, reason=b"Job queue is full")
     assert world.status() == (2, 2)
@@ -566,14 +566,14 @@ def test_a_full_queue_takes_all_tasks_of_a_message_or_none() -> None:
 
 
 def test_so_does_a_full_server() -> None:
-    world = DworkHouse(settings=EngineSettings(jobs=3))
+    world = DworkHarness(settings=EngineSettings(jobs=3))
     submit(world, b"", function=b"mail")
     assert world.ask(create("a", "b", "c")).type == QueryType.ERROR
     assert world.ask(create("a", "b")) == OK
 
 
 def test_a_worker_gets_no_more_than_it_may_hold() -> None:
-    world = DworkHouse(settings=EngineSettings(jobs_per_worker=2))
+    world = DworkHarness(settings=EngineSettings(jobs_per_worker=2))
     world.ask(create("a", "b", "c"))
     assert names(world.ask(steal("w", 9))) == ["a", "b"]
     assert world.ask(steal("w", wait_ms=1000)) == Query(QueryType.NOT_FOUND, reason=b"this worker has 2 tasks already")
@@ -582,7 +582,7 @@ def test_a_worker_gets_no_more_than_it_may_hold() -> None:
 
 
 def test_nor_may_it_wait_for_more() -> None:
-    world = DworkHouse(settings=EngineSettings(jobs_per_worker=2))
+    world = DworkHarness(settings=EngineSettings(jobs_per_worker=2))
     for peer in (b"1", b"2", b"3"):
         world.send(steal("w", wait_ms=1000), peer)
     assert world.heard(b"3") == [EXIT]
@@ -590,25 +590,25 @@ def test_nor_may_it_wait_for_more() -> None:
     assert names(world.heard(b"1")[0]) + names(world.heard(b"2")[0]) == ["a", "b"]
 
 
-def test_only_so_many_steals_wait(world: DworkHouse, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_so_many_steals_wait(world: DworkHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session_base, "MOST_BLOCKED", 2)
     for worker in ("u", "v"):
         world.send(steal(worker, wait_ms=1000), worker.encode())
     assert world.ask(steal("w", wait_ms=1000)) == EXIT
-    world.house.pass_time(2)
+    world.harness.pass_time(2)
     assert world.heard(b"u") == world.heard(b"v") == [EXIT]
     world.send(steal("w", wait_ms=1000))
     assert world.heard() == []
 
 
-def test_a_long_answer_is_cut(world: DworkHouse, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_answer_is_cut(world: DworkHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("switchgear.protocols.dwork.worker_requests.ENOUGH_BYTES", 100)
     world.ask(create(*(f"{letter * 60}" for letter in "abc")))
     assert len(world.ask(steal("w", 3)).tasks) == 2
     assert len(world.ask(steal("w", 3)).tasks) == 1
 
 
-def test_workers_that_hold_nothing_make_room_for_others(world: DworkHouse, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_that_hold_nothing_make_room_for_others(world: DworkHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(known_workers, "MOST_LOCATIONS", 3)
     world.ask(create("a", "b", "c"))
     for worker in ("busy", "idle", "also idle"):
@@ -624,7 +624,7 @@ def test_workers_that_hold_nothing_make_room_for_others(world: DworkHouse, monke
     assert world.ask(leave("busy")) == OK
 
 
-def test_remembered_requests_are_few(world: DworkHouse, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_remembered_requests_are_few(world: DworkHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session_module, "REMEMBERED_REQUESTS", 10)
     for number in range(25):
         world.ask(steal(f"w{number}"))
@@ -633,35 +633,35 @@ def test_remembered_requests_are_few(world: DworkHouse, monkeypatch: pytest.Monk
     assert not any(query.tasks for query in world.session._requests.values())
 
 
-def registered(world: DworkHouse) -> list[bytes]:
+def registered(world: DworkHarness) -> list[bytes]:
     """The workers that the engine knows, which others count and send jobs for."""
     return [worker.name for worker in world.session.function.workers]
 
 
-def nothing_is_left(world: DworkHouse) -> bool:
+def nothing_is_left(world: DworkHarness) -> bool:
     session = world.session
     is_empty = not (session.known_workers._by_name or session._speakers or session._leaving or session.timers)
-    new = DworkHouse()
+    new = DworkHarness()
     memory, memory_of_new = world.engine.memory, new.engine.memory
     return is_empty and not world.engine.workers and memory.registration_bytes == memory_of_new.registration_bytes
 
 
 def test_a_worker_that_was_sent_home_counts_for_its_lease_and_leaves_nothing_behind() -> None:
-    world = DworkHouse(lease_seconds=10)
+    world = DworkHarness(lease_seconds=10)
     for number in range(5):
         assert world.ask(steal(f"w{number}")) == EXIT
-    world.house.pass_time(6)
+    world.harness.pass_time(6)
     assert world.ask(steal("w3")) == EXIT
     assert len(registered(world)) == 5
-    world.house.pass_time(6)
+    world.harness.pass_time(6)
     assert registered(world) == [b"w3"]
-    world.house.pass_time(6)
+    world.harness.pass_time(6)
     assert nothing_is_left(world)
-    assert not world.house.telemetry.counts["worker_expired"]
+    assert not world.harness.telemetry.counts["worker_expired"]
 
 
 def test_a_worker_that_polls_gets_what_others_submit() -> None:
-    world = DworkHouse(lease_seconds=10)
+    world = DworkHarness(lease_seconds=10)
     assert world.ask(steal("w")) == EXIT
     assert registered(world) == [b"w"]
     submit(world, b"x")
@@ -671,95 +671,95 @@ def test_a_worker_that_polls_gets_what_others_submit() -> None:
 @pytest.mark.parametrize("lease_seconds", [0, 3600])
 @pytest.mark.parametrize("answer", [EXIT, NOT_FOUND])
 def test_a_worker_that_has_gone_counts_for_some_seconds_only(lease_seconds: float, answer: Query) -> None:
-    world = DworkHouse(lease_seconds=lease_seconds)
+    world = DworkHarness(lease_seconds=lease_seconds)
     if answer == NOT_FOUND:
         world.ask(create("a", "b after a"))
         world.ask(steal("busy"), b"busy")
     assert world.ask(steal("w"), b"first") == answer
     world.session.peer_gone(b"first")
-    world.house.pass_time(9)
+    world.harness.pass_time(9)
     assert b"w" in registered(world)
     assert world.ask(steal("w"), b"second") == answer  # such as a loop in a shell script, with a program for each Steal
-    world.house.pass_time(60)
+    world.harness.pass_time(60)
     assert b"w" in registered(world)
     world.session.peer_gone(b"second")
-    world.house.pass_time(11)
+    world.harness.pass_time(11)
     assert b"w" not in registered(world)
     if answer == EXIT:
         assert nothing_is_left(world)
-    assert not world.house.telemetry.counts["worker_expired"]
+    assert not world.harness.telemetry.counts["worker_expired"]
 
 
 def test_one_that_has_gone_with_a_task_keeps_it_for_its_lease() -> None:
-    world = DworkHouse(lease_seconds=100)
+    world = DworkHarness(lease_seconds=100)
     world.ask(create("a"))
     world.ask(steal("w"), b"first")
     world.session.peer_gone(b"first")
-    world.house.pass_time(60)
+    world.harness.pass_time(60)
     assert world.ask(complete("w", "a"), b"second") == OK
     world.session.peer_gone(b"second")
-    world.house.pass_time(11)
+    world.harness.pass_time(11)
     assert registered(world) == []
     assert world.ask(leave("w")) == OK
 
 
 def test_one_whose_blocked_steal_is_lost_has_gone() -> None:
-    world = DworkHouse(lease_seconds=100)
+    world = DworkHarness(lease_seconds=100)
     world.send(steal("w", wait_ms=50_000), b"first")
     world.session.peer_gone(b"first")
-    world.house.pass_time(11)
+    world.harness.pass_time(11)
     assert nothing_is_left(world)
 
 
 def test_a_location_that_two_connections_use_has_not_gone_with_one() -> None:
-    world = DworkHouse(lease_seconds=100)
+    world = DworkHarness(lease_seconds=100)
     for identity in (b"one", b"other"):
         world.ask(steal("w"), identity)
     world.session.peer_gone(b"one")
-    world.house.pass_time(50)
+    world.harness.pass_time(50)
     assert registered(world) == [b"w"]
     assert world.ask(steal("w"), b"other") == EXIT
     world.session.peer_gone(b"other")
-    world.house.pass_time(11)
+    world.harness.pass_time(11)
     assert nothing_is_left(world)
 
 
 def test_a_connection_that_spoke_for_very_many_workers_is_lost_in_steps() -> None:
-    world = DworkHouse(lease_seconds=3600)
+    world = DworkHarness(lease_seconds=3600)
     for number in range(1000):
         world.ask(steal(f"w{number}"), b"proxy")
     world.session.peer_gone(b"proxy")
-    world.house.turn()
-    world.house.pass_time(11)
+    world.harness.turn()
+    world.harness.pass_time(11)
     assert nothing_is_left(world)
 
 
 def test_a_long_request_of_one_that_has_gone_leaves_nothing_behind() -> None:
-    world = DworkHouse()
+    world = DworkHarness()
     world.send(steal("w", 1000), b"first")
     world.session.peer_gone(b"first")
-    world.house.pass_time(11)
+    world.harness.pass_time(11)
     assert not world.session._speakers
 
 
 def test_a_silent_worker_is_forgotten() -> None:
-    world = DworkHouse(lease_seconds=10)
+    world = DworkHarness(lease_seconds=10)
     world.ask(create("a"))
     world.ask(steal("w"))
-    world.house.pass_time(11)
+    world.harness.pass_time(11)
     assert not world.session.known_workers._by_name
     assert world.ask(leave("w")) == NOT_FOUND
     assert world.status() == (1, 1)
 
 
-def test_the_engine_knows_workers_by_their_locations(world: DworkHouse) -> None:
+def test_the_engine_knows_workers_by_their_locations(world: DworkHarness) -> None:
     world.ask(create("a"))
     world.ask(steal("node7:1"))
     [worker] = world.engine.workers.values()
     assert (worker.name, worker.protocol) == (b"node7:1", "dwork")
 
 
-def test_a_location_may_be_empty(world: DworkHouse) -> None:
+def test_a_location_may_be_empty(world: DworkHarness) -> None:
     world.ask(create("a"))
     assert world.ask(steal("")).tasks[0].origin == HOST
     assert world.ask(complete("", "a")) == OK
@@ -769,19 +769,19 @@ def test_a_location_may_be_empty(world: DworkHouse) -> None:
 # --- tags and resources of workers ---
 
 
-def submit_requiring(world: DworkHouse, requires: bytes) -> Job:
+def submit_requiring(world: DworkHarness, requires: bytes) -> Job:
     job = world.engine.submit(b"dwork", b"", requires, NORMAL, Delivery.HANDLE, None, SubmitOptions(requires=requires))
-    world.house.turn()
+    world.harness.turn()
     return job
 
 
-def test_a_steal_may_say_what_the_worker_has(world: DworkHouse) -> None:
+def test_a_steal_may_say_what_the_worker_has(world: DworkHarness) -> None:
     submit_requiring(world, b"gpu,memory=48G")
     assert world.ask(steal("plain")) == NOT_FOUND
     assert names(world.ask(steal("able", tags=b"gpu", resources=b"memory=64G"))) == ["gpu,memory=48G"]
 
 
-def test_what_a_worker_has_said_counts_for_its_next_steals_and_its_tasks_use_it(world: DworkHouse) -> None:
+def test_what_a_worker_has_said_counts_for_its_next_steals_and_its_tasks_use_it(world: DworkHarness) -> None:
     for requires in (b"memory=48G", b"memory=40G"):
         submit_requiring(world, requires)
     assert names(world.ask(steal("w", 5, resources=b"memory=64G"))) == ["memory=48G"]
@@ -790,7 +790,7 @@ def test_what_a_worker_has_said_counts_for_its_next_steals_and_its_tasks_use_it(
     assert names(world.ask(steal("w"))) == ["memory=40G"]
 
 
-def test_a_waiting_steal_gets_a_task_when_another_leaves_room_for_it(world: DworkHouse) -> None:
+def test_a_waiting_steal_gets_a_task_when_another_leaves_room_for_it(world: DworkHarness) -> None:
     for requires in (b"memory=48G", b"memory=40G"):
         submit_requiring(world, requires)
     assert names(world.ask(steal("w", resources=b"memory=64G"))) == ["memory=48G"]
@@ -800,5 +800,5 @@ def test_a_waiting_steal_gets_a_task_when_another_leaves_room_for_it(world: Dwor
 
 
 @pytest.mark.parametrize("fields", [{"tags": b"a b"}, {"resources": b"gpu"}, {"tags": b"\xff"}, {"resources": b"m=-1"}])
-def test_what_is_no_tag_or_resource_is_ill_formed(world: DworkHouse, fields: dict[str, bytes]) -> None:
+def test_what_is_no_tag_or_resource_is_ill_formed(world: DworkHarness, fields: dict[str, bytes]) -> None:
     assert world.ask(steal("w", None, **fields)).type == QueryType.ERROR

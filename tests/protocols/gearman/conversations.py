@@ -8,7 +8,7 @@ from random import Random
 from hypothesis import strategies as st
 
 from switchgear.protocols.gearman.messages import Packet
-from tests.protocols.gearman.house import PREFIX, House
+from tests.protocols.gearman.harness import PREFIX, Harness
 from tests.support.wire import RES, Kind, request
 
 Said = tuple[str, bytes]  # who, and one whole message
@@ -139,11 +139,11 @@ def cut(conversation: list[Said], random: Random) -> Iterator[tuple[str, list[by
 
 def listen(said: Iterable[tuple[str, list[bytes]]]) -> dict[str, tuple[bytes, bool]]:
     """What everybody heard, and whether the server hung up."""
-    house = House()
+    harness = Harness()
     for name in NAMES:
-        house.talker(name)
+        harness.talker(name)
     for who, pieces in said:
         for piece in pieces:
-            if not house.talkers[who].wire.is_closed:
-                house.talkers[who].send(piece)
-    return {name: (talker.wire.written, talker.wire.is_closed) for name, talker in house.talkers.items()}
+            if not harness.talkers[who].wire.is_closed:
+                harness.talkers[who].send(piece)
+    return {name: (talker.wire.written, talker.wire.is_closed) for name, talker in harness.talkers.items()}

@@ -27,7 +27,7 @@ from switchgear.engine.engine import EngineSettings
 from switchgear.protocols.gearman.messages import Packet as Ours
 from switchgear.testing import check_engine
 from tests.protocols.gearman.conversations import CONTROLS, FUNCTIONS, LINES, NUMBERS, OPTIONS, PAYLOADS, UNIQUES
-from tests.protocols.gearman.house import House, Talker
+from tests.protocols.gearman.harness import Harness, Talker
 from tests.support.wire import RES, Kind, Message, Packet, request
 
 PACKET_BYTES = 2_000
@@ -78,47 +78,47 @@ def attack(seed: int) -> None:
     random = Random(seed)
     settings = EngineSettings(functions=30, jobs=200, attempts=random.choice((1, 3)))
     limits = {"packet_bytes": PACKET_BYTES, "line_bytes": LINE_BYTES}
-    house = House(keeps=random.random() < 0.5, settings=settings, **limits)
-    undisturbed = Undisturbed(house)
+    harness = Harness(keeps=random.random() < 0.5, settings=settings, **limits)
+    undisturbed = Undisturbed(harness)
     for _ in range(random.randint(1, 12)):
         who = random.choice(STRANGERS)
         for piece in pieces(random, damaged(random, b"".join(said(random) for _ in range(random.randint(1, 8))))):
-            strike(house.talker(who), piece)
+            strike(harness.talker(who), piece)
         if random.random() < 0.3:
-            house.pass_time(random.choice((0.001, 0.5, 1.0, 3.0, 100.0)))
-        if random.random() < 0.1 and who in house.talkers:
-            house.talkers[who].leave()
-        check_engine(house.engine)
+            harness.pass_time(random.choice((0.001, 0.5, 1.0, 3.0, 100.0)))
+        if random.random() < 0.1 and who in harness.talkers:
+            harness.talkers[who].leave()
+        check_engine(harness.engine)
     undisturbed.finish()
     for name in STRANGERS:
-        if name in house.talkers:
-            house.talkers[name].leave()
-    check_engine(house.engine)
-    assert len(house.setup.sessions) == 1, "sessions of those who left are still listed"
+        if name in harness.talkers:
+            harness.talkers[name].leave()
+    check_engine(harness.engine)
+    assert len(harness.setup.sessions) == 1, "sessions of those who left are still listed"
 
 
 def strike(talker: Talker, piece: bytes) -> None:
     """Send one piece, and look at what that made of the session."""
     session = talker.session
     if talker.wire.is_closed:
-        talker.house.talkers.pop(talker.name)
+        talker.harness.talkers.pop(talker.name)
         return
     talker.send(piece)
     assert session.buffered_bytes <= max(PACKET_BYTES + 12, LINE_BYTES), "holds more than it may"
     assert session.out == [], "output is left over"
     assert session.closing == talker.wire.is_closed
-    assert (session in talker.house.setup.sessions) != session.closing
+    assert (session in talker.harness.setup.sessions) != session.closing
 
 
 class Undisturbed:
     """A client that waits for a job while the others rage, and a worker that has it."""
 
-    def __init__(self, house: House) -> None:
-        self.peer = house.talker("undisturbed")
+    def __init__(self, harness: Harness) -> None:
+        self.peer = harness.talker("undisturbed")
         self.peer.send(request(Kind.CAN_DO, b"undisturbed"), request(Kind.SUBMIT_JOB, b"undisturbed", b"", b"x"))
         self.peer.send(request(Kind.GRAB_JOB))
         self.expect(Packet(Kind.JOB_CREATED, b"H:t:1"), Packet(Kind.JOB_ASSIGN, b"H:t:1\0undisturbed\0x"))
-        house.engine.next_job_id = FIRST_ID
+        harness.engine.next_job_id = FIRST_ID
 
     def finish(self) -> None:
         self.peer.send(request(Kind.WORK_COMPLETE, b"H:t:1", b"done"), request(Kind.ECHO_REQ, b"end"))

@@ -9,7 +9,7 @@ import pytest
 from switchgear.model import HIGH, NORMAL, URGENT, Delivery
 from switchgear.protocols.gearman.admin import ON_COMMAND
 from switchgear.verbs.access import AccessRules
-from tests.protocols.gearman.house import House
+from tests.protocols.gearman.harness import Harness
 from tests.protocols.gearman.transcript import FOLDER, MANNERS, Transcript, load, play
 from tests.support.wire import Kind, Line, request
 
@@ -27,16 +27,16 @@ def test_every_command_has_a_conversation(command: bytes) -> None:
 
 
 def test_the_process_id() -> None:
-    admin = House().talker("admin")
+    admin = Harness().talker("admin")
     admin.send(b"getpid\n")
     assert admin.heard() == [Line(b"OK %d\n" % os.getpid())]
 
 
 def test_urgent_jobs_count_as_jobs_of_high_priority() -> None:
-    house = House()
+    harness = Harness()
     for priority in (URGENT, URGENT, HIGH, NORMAL):
-        house.engine.submit(b"f", b"", b"x", priority, Delivery.HANDLE)
-    admin = house.talker("admin")
+        harness.engine.submit(b"f", b"", b"x", priority, Delivery.HANDLE)
+    admin = harness.talker("admin")
     admin.send(b"prioritystatus\n")
     assert admin.heard() == [Line(b"f\t3\t1\t0\t0\n"), Line(b".\n")]
 
@@ -46,19 +46,19 @@ def test_urgent_jobs_count_as_jobs_of_high_priority() -> None:
     [(b"shutdown\n", [False]), (b"shutdown graceful\r\n", [True]), (b"SHUTDOWN Graceful\n", [True])],
 )
 def test_shutdown(command: bytes, stops: list[bool]) -> None:
-    house = House()
-    admin = house.talker("admin")
+    harness = Harness()
+    admin = harness.talker("admin")
     admin.send(command)
     assert admin.heard() == [Line(b"OK\r\n")]
-    assert house.stops == stops
+    assert harness.stops == stops
 
 
 def test_shutdown_with_other_words_does_not_stop() -> None:
-    house = House()
-    admin = house.talker("admin")
+    harness = Harness()
+    admin = harness.talker("admin")
     admin.send(b"shutdown now\n")
     assert admin.heard() == [Line(b"ERR UNKNOWN_SHUTDOWN_ARGUMENTS\r\n")]
-    assert house.stops == []
+    assert harness.stops == []
 
 
 @pytest.mark.parametrize(
@@ -72,21 +72,21 @@ def test_shutdown_with_other_words_does_not_stop() -> None:
 )
 def test_who_may_shut_down(allowed: str, who: set[str]) -> None:
     for peer in ("own user", "other user", "other machine"):
-        house = House(access=AccessRules(shutdown=allowed))
-        admin = house.talker("admin")
+        harness = Harness(access=AccessRules(shutdown=allowed))
+        admin = harness.talker("admin")
         admin.wire.is_loopback = peer != "other machine"
         admin.wire.is_of_servers_user = peer == "own user"
         admin.send(b"shutdown\n")
         (answer,) = admin.heard()
         if peer in who:
-            assert (answer, house.stops) == (Line(b"OK\r\n"), [False])
+            assert (answer, harness.stops) == (Line(b"OK\r\n"), [False])
         else:
-            assert house.stops == []
+            assert harness.stops == []
             assert isinstance(answer, Line)
             assert answer.text.startswith(b"ERR NOT_ALLOWED shutdown+is+")
             assert b"SIGTERM" in answer.text
             assert b"gearman.shutdown" in answer.text
-            assert house.bad_input == [("admin", "NOT_ALLOWED")]
+            assert harness.bad_input == [("admin", "NOT_ALLOWED")]
 
 
 NASTY = {
@@ -104,8 +104,8 @@ NASTY = {
 @pytest.mark.parametrize("name", NASTY.values(), ids=NASTY)
 @pytest.mark.parametrize("command", ["status", "prioritystatus", "workers", "show unique jobs"])
 def test_a_name_cannot_forge_lines_of_a_listing_or_control_a_terminal(command: str, name: bytes) -> None:
-    house = House()
-    worker, client, admin = house.talker("worker"), house.talker("client"), house.talker("admin")
+    harness = Harness()
+    worker, client, admin = harness.talker("worker"), harness.talker("client"), harness.talker("admin")
     worker.send(request(Kind.SET_CLIENT_ID, name) + request(Kind.CAN_DO, name))
     client.send(request(Kind.SUBMIT_JOB_BG, name, name, b"x"))
     admin.send(command.encode() + b"\n")
@@ -118,15 +118,15 @@ def test_a_name_cannot_forge_lines_of_a_listing_or_control_a_terminal(command: s
 
 @pytest.mark.parametrize("name", [b"mail", b"a\\x0ab", b"with space", b"space\tname", "größe".encode(), b"gr\xf6\xdfe"])
 def test_plain_names_are_listed_byte_by_byte(name: bytes) -> None:
-    house = House()
-    house.engine.submit(name, name, b"x", NORMAL, Delivery.HANDLE)
-    admin = house.talker("admin")
+    harness = Harness()
+    harness.engine.submit(name, name, b"x", NORMAL, Delivery.HANDLE)
+    admin = harness.talker("admin")
     admin.send(b"status\nshow unique jobs\n")
     assert admin.take_bytes() == name + b"\t1\t0\t0\n.\n" + name + b"\n.\n"
 
 
 def test_a_command_that_does_not_exist_is_repeated_without_what_a_terminal_obeys() -> None:
-    admin = House().talker("admin")
+    admin = Harness().talker("admin")
     admin.send(b"\x1b[2J\r \n")
     assert admin.take_bytes() == b"ERR UNKNOWN_COMMAND Unknown+server+command\\x1b[2J\\x0d\r\n"
 
@@ -142,30 +142,30 @@ def test_a_command_that_does_not_exist_is_repeated_without_what_a_terminal_obeys
     ],
 )
 def test_what_changed_is_kept_before_it_is_answered(command: bytes, waits: bool) -> None:
-    house = House(keeps=True)
-    house.talker("client").send(request(Kind.SUBMIT_JOB_BG, b"f", b"", b"x"))
-    session = house.talker("admin").session
+    harness = Harness(keeps=True)
+    harness.talker("client").send(request(Kind.SUBMIT_JOB_BG, b"f", b"", b"x"))
+    session = harness.talker("admin").session
     session.receive(command)
     assert session.out
     assert session.awaits_commit == waits
 
 
 def test_a_limit_never_exceeds_what_a_store_can_keep() -> None:
-    house = House(keeps=True)
-    house.talker("admin").send(b"maxqueue f %b\n" % (b"9" * 40))
-    assert all(0 < limit < 2**63 for limit in house.engine.functions[b"f"].limits)
+    harness = Harness(keeps=True)
+    harness.talker("admin").send(b"maxqueue f %b\n" % (b"9" * 40))
+    assert all(0 < limit < 2**63 for limit in harness.engine.functions[b"f"].limits)
 
 
 def test_a_function_whose_name_is_not_text_can_be_dropped() -> None:
-    house = House()
-    admin = house.talker("admin")
+    harness = Harness()
+    admin = harness.talker("admin")
     admin.send(b"create function \xff\xfe\n", b"drop function \xff\xfe\n", b"status\n")
     assert admin.take_bytes() == b"OK\r\nOK\r\n.\n"
 
 
 def test_a_function_is_dropped_for_good_before_that_is_answered() -> None:
-    house = House(keeps=True)
-    admin = house.talker("admin")
+    harness = Harness(keeps=True)
+    admin = harness.talker("admin")
     admin.send(b"maxqueue f 5\n")
     admin.session.receive(b"drop function f\n")
     assert admin.session.awaits_commit

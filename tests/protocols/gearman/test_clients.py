@@ -6,7 +6,7 @@ import pytest
 
 from switchgear.model import Delivery
 from switchgear.protocols.gearman.messages import Packet
-from tests.protocols.gearman.house import House
+from tests.protocols.gearman.harness import Harness
 from tests.protocols.gearman.transcript import MANNERS, Transcript, load, play
 from tests.support.wire import Kind, request
 from tests.support.wire import Packet as Heard
@@ -37,22 +37,22 @@ FOREGROUND = (
 
 @pytest.mark.parametrize("packet", BACKGROUND)
 def test_the_answer_to_a_background_submission_promises_the_job(packet: bytes) -> None:
-    house = House(keeps=True)
-    session = house.talker("client").session
+    harness = Harness(keeps=True)
+    session = harness.talker("client").session
     session.receive(request(Kind.ECHO_REQ, b"before") + packet)
-    (job,) = house.engine.jobs.values()
+    (job,) = harness.engine.jobs.values()
     assert job.delivery == Delivery.HANDLE
     assert session.awaits_commit
     assert session.promised_jobs == [(1, job)]  # its place among the answers
-    assert house.marked == [session]
+    assert harness.marked == [session]
 
 
 @pytest.mark.parametrize("packet", FOREGROUND)
 def test_the_answer_to_a_foreground_submission_promises_nothing(packet: bytes) -> None:
-    house = House(keeps=True)
-    session = house.talker("client").session
+    harness = Harness(keeps=True)
+    session = harness.talker("client").session
     session.receive(packet)
-    (job,) = house.engine.jobs.values()
+    (job,) = harness.engine.jobs.values()
     assert job.delivery == Delivery.WAIT
     assert session.subscriptions == {job.id: job}
     assert not session.awaits_commit
@@ -60,27 +60,27 @@ def test_the_answer_to_a_foreground_submission_promises_nothing(packet: bytes) -
 
 @pytest.mark.parametrize("packet", [*BACKGROUND, *FOREGROUND])
 def test_without_a_durable_store_nothing_is_promised(packet: bytes) -> None:
-    house = House()
-    session = house.talker("client").session
+    harness = Harness()
+    session = harness.talker("client").session
     session.receive(packet)
     assert not session.awaits_commit
     assert session.promised_jobs == []
 
 
 def test_who_joins_a_job_that_is_being_kept_is_promised_it_too() -> None:
-    house = House(keeps=True)
-    first, second = house.talker("first").session, house.talker("second").session
+    harness = Harness(keeps=True)
+    first, second = harness.talker("first").session, harness.talker("second").session
     first.receive(request(Kind.SUBMIT_JOB, b"f", b"key", b"x"))
     assert not first.awaits_commit
     second.receive(request(Kind.SUBMIT_JOB_BG, b"f", b"key", b"x"))
-    (job,) = house.engine.jobs.values()
+    (job,) = harness.engine.jobs.values()
     assert second.promised_jobs == [(0, job)]
     assert job.delivery == Delivery.HANDLE
 
 
 def test_the_result_of_a_kept_job_is_told_after_it_is_kept() -> None:
-    house = House(keeps=True)
-    client, worker = house.talker("client"), house.talker("worker")
+    harness = Harness(keeps=True)
+    client, worker = harness.talker("client"), harness.talker("worker")
     client.send(request(Kind.SUBMIT_JOB_BG, b"f", b"key", b"x"), request(Kind.SUBMIT_JOB, b"f", b"key", b"x"))
     worker.send(request(Kind.CAN_DO, b"f"), request(Kind.GRAB_JOB))
     assert not client.session.awaits_commit
@@ -90,8 +90,8 @@ def test_the_result_of_a_kept_job_is_told_after_it_is_kept() -> None:
 
 
 def test_the_result_of_a_foreground_job_waits_for_nobody() -> None:
-    house = House(keeps=True)
-    client, worker = house.talker("client"), house.talker("worker")
+    harness = Harness(keeps=True)
+    client, worker = harness.talker("client"), harness.talker("worker")
     client.send(request(Kind.SUBMIT_JOB, b"f", b"", b"x"))
     worker.send(request(Kind.CAN_DO, b"f"), request(Kind.GRAB_JOB))
     worker.session.receive(request(Kind.WORK_COMPLETE, b"H:t:1", b"done"))
@@ -101,20 +101,20 @@ def test_the_result_of_a_foreground_job_waits_for_nobody() -> None:
 
 
 def test_a_refused_submission_changes_nothing() -> None:
-    house = House(keeps=True)
-    client = house.talker("client")
-    house.engine.drain()
+    harness = Harness(keeps=True)
+    client = harness.talker("client")
+    harness.engine.drain()
     client.send(request(Kind.SUBMIT_JOB_BG, b"f", b"", b"x"), request(Kind.SUBMIT_JOB, b"f", b"", b"x"))
     assert client.heard() == [Heard(Kind.ERROR, b"QUEUE_ERROR\0server is shutting down")] * 2
     assert client.session.promised_jobs == []
-    assert not house.engine.jobs
-    assert house.bad_input == []
+    assert not harness.engine.jobs
+    assert harness.bad_input == []
 
 
 def test_handles_may_be_long() -> None:
-    house = House()
-    house.setup.handle_prefix = prefix = b"H:" + b"h" * 64 + b":"
-    client, worker = house.talker("client"), house.talker("worker")
+    harness = Harness()
+    harness.setup.handle_prefix = prefix = b"H:" + b"h" * 64 + b":"
+    client, worker = harness.talker("client"), harness.talker("worker")
     client.send(request(Kind.SUBMIT_JOB, b"f", b"", b"x"), request(Kind.SUBMIT_JOB, b"f", b"", b"y"))
     first, second = prefix + b"1", prefix + b"2"
     assert client.heard() == [Heard(Kind.JOB_CREATED, first), Heard(Kind.JOB_CREATED, second)]
@@ -147,8 +147,8 @@ BODIES = [
 def test_a_submission_is_read_the_same_whatever_was_submitted_before(
     first: tuple[bytes, bytes, bytes], second: tuple[bytes, bytes, bytes]
 ) -> None:
-    house = House()
-    house.talker("client").send(request(Kind.SUBMIT_JOB_BG, *first), request(Kind.SUBMIT_JOB_BG, *second))
-    found = [(job.function.name, job.unique, job.payload) for job in house.engine.jobs.values()]
+    harness = Harness()
+    harness.talker("client").send(request(Kind.SUBMIT_JOB_BG, *first), request(Kind.SUBMIT_JOB_BG, *second))
+    found = [(job.function.name, job.unique, job.payload) for job in harness.engine.jobs.values()]
     is_joined = first[:2] == second[:2] and first[1]
     assert found == ([first] if is_joined else [first, second])

@@ -12,7 +12,7 @@ from switchgear.engine.engine import SubmitOptions
 from switchgear.model import NORMAL, READY, Delivery, Job, UniquePolicy
 from switchgear.protocols.gearman.messages import Packet
 from switchgear.testing import check_engine
-from tests.protocols.gearman.house import House, Talker
+from tests.protocols.gearman.harness import Harness, Talker
 from tests.protocols.gearman.transcript import MANNERS, Transcript, load, play
 from tests.support.wire import Kind, request
 from tests.support.wire import Packet as Heard
@@ -27,92 +27,92 @@ def test_conversations(transcript: Transcript, manner: str) -> None:
 # --- why a worker should stop ---
 
 
-def replace(house: House, job: Job) -> None:
+def replace(harness: Harness, job: Job) -> None:
     options = SubmitOptions(unique_policy=UniquePolicy.REPLACE)
-    house.engine.submit(b"f", b"key", b"x", NORMAL, Delivery.HANDLE, None, options)
+    harness.engine.submit(b"f", b"key", b"x", NORMAL, Delivery.HANDLE, None, options)
 
 
 @pytest.mark.parametrize(
     ("reason", "cause", "holds"),
     [
-        (b"cancelled", lambda house, job: house.engine.cancel(job), True),
+        (b"cancelled", lambda harness, job: harness.engine.cancel(job), True),
         (b"cancelled", replace, True),
-        (b"done", lambda house, job: house.engine.complete_unowned(job, b"by another"), True),
-        (b"held_back", lambda house, job: house.engine.add_predecessors(job, (2,)), False),
-        (b"timed_out", lambda house, job: house.pass_time(60), False),
+        (b"done", lambda harness, job: harness.engine.complete_unowned(job, b"by another"), True),
+        (b"held_back", lambda harness, job: harness.engine.add_predecessors(job, (2,)), False),
+        (b"timed_out", lambda harness, job: harness.pass_time(60), False),
     ],
     ids=["cancelled", "replaced", "settled", "held back", "timed out"],
 )
-def test_reasons(reason: bytes, cause: Callable[[House, Job], object], holds: bool) -> None:
+def test_reasons(reason: bytes, cause: Callable[[Harness, Job], object], holds: bool) -> None:
     """After some of them the job is the worker's until it reports, after others it is its no more."""
-    house = House()
-    client, worker = house.talker("client"), house.talker("worker")
+    harness = Harness()
+    client, worker = harness.talker("client"), harness.talker("worker")
     client.send(request(Packet.SUBMIT_JOB_OPTIONS, b"f", b"key", b'{"timeout":60}', b"x"))
     client.send(request(Kind.SUBMIT_JOB_BG, b"g", b"", b"y"))
     worker.send(request(Kind.CAN_DO, b"f"), request(Packet.CREDIT, b"1", b"0"))
     assert len(worker.heard()) == 1
-    cause(house, house.engine.jobs[1])
-    house.end_turn()
+    cause(harness, harness.engine.jobs[1])
+    harness.end_turn()
     assert worker.heard() == [Heard(Packet.REVOKE, b"H:t:1\0" + reason)]
     worker.send(request(Kind.WORK_COMPLETE, b"H:t:1", b"late"))
     assert bool(worker.heard()) != holds
-    check_engine(house.engine)
+    check_engine(harness.engine)
 
 
 # --- the end of a conversation ---
 
 
 def test_nothing_is_pushed_to_a_worker_that_has_stopped_sending() -> None:
-    house = House()
-    client, worker = house.talker("client"), house.talker("worker")
+    harness = Harness()
+    client, worker = harness.talker("client"), harness.talker("worker")
     worker.send(request(Kind.CAN_DO, b"f"), request(Packet.CREDIT, b"5", b"0"))
     worker.session.eof()
     client.send(request(Kind.SUBMIT_JOB_BG, b"f", b"", b"x"))
     assert worker.heard() == []
-    job = house.engine.jobs[1]
+    job = harness.engine.jobs[1]
     assert (job.attempts, job.function.ready) == (0, 1)
 
 
 def test_a_job_that_would_go_down_with_the_connection_has_lost_nothing() -> None:
-    house = House()
-    client, worker = house.talker("client"), house.talker("worker")
+    harness = Harness()
+    client, worker = harness.talker("client"), harness.talker("worker")
     worker.send(request(Kind.CAN_DO, b"f"), request(Packet.CREDIT, b"5", b"0"))
     worker.session.closing = True  # it is about to be hung up on
     client.send(request(Kind.SUBMIT_JOB_BG, b"f", b"", b"x"), request(Kind.SUBMIT_JOB_BG, b"f", b"", b"y"))
     assert worker.heard() == []
-    assert [(job.attempts, job.state) for job in house.engine.jobs.values()] == [(0, READY), (0, READY)]
-    check_engine(house.engine)
+    assert [(job.attempts, job.state) for job in harness.engine.jobs.values()] == [(0, READY), (0, READY)]
+    check_engine(harness.engine)
 
 
 def test_a_lease_ends_with_its_worker() -> None:
-    house = House()
-    worker = house.talker("worker")
+    harness = Harness()
+    worker = harness.talker("worker")
     worker.send(request(Kind.CAN_DO, b"f"), request(Packet.CREDIT, b"5", b"1000"))
     worker.leave()
-    house.pass_time(10)
-    assert not house.engine.workers
+    harness.pass_time(10)
+    assert not harness.engine.workers
 
 
 def test_silence_means_nothing_while_nobody_listens() -> None:
-    house = House()
-    worker = house.talker("worker")
+    harness = Harness()
+    worker = harness.talker("worker")
     worker.send(request(Kind.CAN_DO, b"f"), request(Packet.CREDIT, b"5", b"1000"))
     worker.session.not_read()
-    house.pass_time(10)
+    harness.pass_time(10)
     worker.session.read_again()
-    house.pass_time(0.999)
+    harness.pass_time(0.999)
     assert not worker.wire.is_closed
-    house.pass_time(0.001)
+    harness.pass_time(0.001)
     assert worker.wire.is_closed
 
 
 def test_long_words_of_progress_are_cut() -> None:
-    house = House()
-    client, worker = house.talker("client"), house.talker("worker")
+    harness = Harness()
+    client, worker = harness.talker("client"), harness.talker("worker")
     client.send(request(Kind.SUBMIT_JOB_BG, b"f", b"", b"x"))
     worker.send(request(Kind.CAN_DO, b"f"), request(Packet.CREDIT, b"1", b"0"))
     worker.send(request(Packet.WORK_PROGRESS, b"H:t:1", b"1", b"2", b"m" * 5000))
-    assert len(house.engine.jobs[1].message) == 1024
+    assert len(harness.engine.jobs[1].message) == 1024
 
 
 # --- never more than the credit, and never less than there is to do ---
@@ -165,49 +165,49 @@ REPORTS = {
 }
 
 
-def act(house: House, accounts: list[Account], deed: tuple[str, int, int]) -> None:
+def act(harness: Harness, accounts: list[Account], deed: tuple[str, int, int]) -> None:
     word, which, number = deed
-    function = house.engine.function_named((b"f", b"g")[which])
+    function = harness.engine.function_named((b"f", b"g")[which])
     if word == "credit":
         accounts[which].change(number)
     elif word == "submit":
-        house.talker("client").send(*[request(Kind.SUBMIT_JOB_BG, function.name, b"", b"x")] * number)
-        house.talker("client").take_bytes()
+        harness.talker("client").send(*[request(Kind.SUBMIT_JOB_BG, function.name, b"", b"x")] * number)
+        harness.talker("client").take_bytes()
     elif word in REPORTS:
         kind, *words = REPORTS[word]
         accounts[which].report(int(kind), *(bytes(word) for word in words if isinstance(word, bytes)))
     elif word == "cancel":
-        house.talker("client").send(b"cancel job H:t:%d\n" % number)
-        house.talker("client").take_bytes()
+        harness.talker("client").send(b"cancel job H:t:%d\n" % number)
+        harness.talker("client").take_bytes()
     elif word == "pause":
-        (house.engine.resume if function.paused else house.engine.pause)(function)
-        house.end_turn()
+        (harness.engine.resume if function.paused else harness.engine.pause)(function)
+        harness.end_turn()
     elif word == "read":
-        house.peers_read = not house.peers_read
+        harness.peers_read = not harness.peers_read
         for account in accounts:
-            if house.peers_read and account.talker.session.write_paused:
+            if harness.peers_read and account.talker.session.write_paused:
                 account.talker.session.go_on()
-        house.end_turn()
+        harness.end_turn()
     else:
-        house.pass_time(1)
+        harness.pass_time(1)
 
 
 @pytest.mark.parametrize("long_bytes", [1, 8 * 1024 * 1024], ids=["slow readers", "fast readers"])
 @settings(max_examples=150, deadline=None)
 @given(deeds=st.lists(DEEDS, max_size=40))
 def test_credit_is_never_exceeded_and_always_used(long_bytes: int, deeds: list[tuple[str, int, int]]) -> None:
-    house = House(long_bytes=long_bytes)
-    accounts = [Account(house.talker("first"), (b"f", b"g")), Account(house.talker("second"), (b"g",))]
+    harness = Harness(long_bytes=long_bytes)
+    accounts = [Account(harness.talker("first"), (b"f", b"g")), Account(harness.talker("second"), (b"g",))]
     for deed in deeds:
-        act(house, accounts, deed)
+        act(harness, accounts, deed)
         for account in accounts:
             account.look()
-        check_engine(house.engine)
-    if not house.peers_read:
-        act(house, accounts, ("read", 0, 0))
+        check_engine(harness.engine)
+    if not harness.peers_read:
+        act(harness, accounts, ("read", 0, 0))
     for account in accounts:
         account.look()
     for name, able in ((b"f", accounts[:1]), (b"g", accounts)):
-        function = house.engine.function_named(name)
+        function = harness.engine.function_named(name)
         if not function.paused and function.ready:
             assert not any(account.credit for account in able), "a job lies ready, and there is credit for it"

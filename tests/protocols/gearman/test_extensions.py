@@ -10,7 +10,7 @@ import pytest
 from switchgear.model import CANCELLED, EXPIRED, HIGH, LOW, NORMAL, READY, SECOND_US, Delivery, Job
 from switchgear.protocols.gearman.messages import Packet
 from switchgear.testing.clock import START_US
-from tests.protocols.gearman.house import House, Talker
+from tests.protocols.gearman.harness import Harness, Talker
 from tests.support.reads import kept_job
 from tests.support.unreadable_store import UnreadableStore
 from tests.support.wire import Kind, request
@@ -24,13 +24,13 @@ def submit(talker: Talker, options: object, payload: bytes = b"x", unique: bytes
     talker.send(request(Packet.SUBMIT_JOB_OPTIONS, function, unique, text, payload))
 
 
-def submitted(options: object) -> tuple[House, Job]:
-    """A house with one job that was submitted with these options."""
-    house = House()
-    client = house.talker("client")
+def submitted(options: object) -> tuple[Harness, Job]:
+    """A harness with one job that was submitted with these options."""
+    harness = Harness()
+    client = harness.talker("client")
     submit(client, options)
     assert client.heard() == [Heard(Kind.JOB_CREATED, b"H:t:1")]
-    return house, house.engine.jobs[1]
+    return harness, harness.engine.jobs[1]
 
 
 def control(talker: Talker, verb: str, **arguments: object) -> Any:
@@ -64,34 +64,34 @@ def test_priority(word: str, priority: int) -> None:
 
 
 def test_wait_makes_a_foreground_job() -> None:
-    house, job = submitted({"wait": True})
+    harness, job = submitted({"wait": True})
     assert job.delivery == Delivery.WAIT
-    worker = house.talker("worker")
+    worker = harness.talker("worker")
     worker.send(request(Kind.CAN_DO, b"f"), request(Kind.GRAB_JOB), request(Kind.WORK_COMPLETE, b"H:t:1", b"done"))
-    assert house.talker("client").heard() == [Heard(Kind.WORK_COMPLETE, b"H:t:1\0done")]
+    assert harness.talker("client").heard() == [Heard(Kind.WORK_COMPLETE, b"H:t:1\0done")]
 
 
 def test_a_job_for_later() -> None:
-    house, job = submitted({"run_at": NOW + 1.5})
+    harness, job = submitted({"run_at": NOW + 1.5})
     assert job.state.name == "SCHEDULED"
     assert job.run_at_us == START_US + 1_500_000
-    house.pass_time(1.5)
+    harness.pass_time(1.5)
     assert job.state is READY
 
 
 def test_a_job_that_nobody_wants_later() -> None:
-    house, job = submitted({"expires_at": NOW + 2, "wait": True})
-    house.pass_time(2)
+    harness, job = submitted({"expires_at": NOW + 2, "wait": True})
+    harness.pass_time(2)
     assert job.state is EXPIRED
-    assert house.talker("client").heard() == [Heard(Kind.WORK_FAIL, b"H:t:1")]
+    assert harness.talker("client").heard() == [Heard(Kind.WORK_FAIL, b"H:t:1")]
 
 
 def test_a_time_limit_and_attempts() -> None:
-    house, job = submitted({"timeout": 0.25, "attempts": 1})
+    harness, job = submitted({"timeout": 0.25, "attempts": 1})
     assert job.timeout_us == 250_000
-    worker = house.talker("worker")
+    worker = harness.talker("worker")
     worker.send(request(Kind.CAN_DO, b"f"), request(Kind.GRAB_JOB))
-    house.pass_time(0.25)
+    harness.pass_time(0.25)
     assert job.is_dead
 
 
@@ -107,44 +107,44 @@ def test_the_shortest_time_limit_is_still_one() -> None:
 
 
 def test_predecessors() -> None:
-    house, first = submitted({})
-    client = house.talker("client")
+    harness, first = submitted({})
+    client = harness.talker("client")
     submit(client, {"after": ["H:t:1"]})
-    second = house.engine.jobs[2]
+    second = harness.engine.jobs[2]
     assert second.state.name == "WAITING"
-    worker = house.talker("worker")
+    worker = harness.talker("worker")
     worker.send(request(Kind.CAN_DO, b"f"), request(Kind.GRAB_JOB), request(Kind.GRAB_JOB))
     worker.send(request(Kind.WORK_COMPLETE, b"H:t:1", b""))
     assert second.state is READY
     # One that is done and forgotten is still known to have been.
     submit(client, {"after": ["H:t:1"]})
-    assert house.engine.jobs[3].state is READY
+    assert harness.engine.jobs[3].state is READY
     assert first.id == 1
 
 
 def test_a_name_is_taken_while_its_job_lives() -> None:
-    house, job = submitted({"name": "nightly"})
-    client = house.talker("client")
+    harness, job = submitted({"name": "nightly"})
+    client = harness.talker("client")
     assert job.name == b"nightly"
     submit(client, {"name": "nightly"})
     (error,) = client.heard()
     assert isinstance(error, Heard)
     assert error.body.startswith(b"INVALID_ARGUMENT\0there is an unfinished job named")
-    house.engine.cancel(job)
+    harness.engine.cancel(job)
     submit(client, {"name": "nightly"})
     assert client.heard() == [Heard(Kind.JOB_CREATED, b"H:t:2")]
 
 
 def test_a_reducer() -> None:
-    house, _ = submitted({"reducer": "sum"})
-    worker = house.talker("worker")
+    harness, _ = submitted({"reducer": "sum"})
+    worker = harness.talker("worker")
     worker.send(request(Kind.CAN_DO, b"f"), request(Kind.GRAB_JOB_ALL))
     assert worker.heard() == [Heard(Kind.JOB_ASSIGN_ALL, b"H:t:1\0f\0\0sum\0x")]
 
 
 def test_unique_keys_join_here_too() -> None:
-    house = House()
-    client = house.talker("client")
+    harness = Harness()
+    client = harness.talker("client")
     submit(client, {}, unique=b"key")
     submit(client, {"priority": "high"}, unique=b"key")
     submit(client, {}, unique=b"-", payload=b"same")
@@ -191,21 +191,21 @@ def test_unique_keys_join_here_too() -> None:
     ],
 )
 def test_bad_options_are_answered(options: object) -> None:
-    house = House()
-    client = house.talker("client")
+    harness = Harness()
+    client = harness.talker("client")
     submit(client, options)
     (error,) = client.heard()
     assert isinstance(error, Heard)
     assert error.type == Kind.ERROR
     assert error.body.split(b"\0")[0] in (b"INVALID_ARGUMENT", b"ARGUMENT_TOO_LARGE")
-    assert not house.engine.jobs
-    assert not house.engine.functions
-    assert len(house.bad_input) == 1
+    assert not harness.engine.jobs
+    assert not harness.engine.functions
+    assert len(harness.bad_input) == 1
 
 
 def test_a_job_may_wait_for_many_but_not_for_any_number() -> None:
-    house = House(packet_bytes=10_000_000)
-    client = house.talker("client")
+    harness = Harness(packet_bytes=10_000_000)
+    client = harness.talker("client")
     submit(client, {})
     client.take_bytes()
     submit(client, {"after": ["H:t:1"] * 100_000, "on_failure": ["fail"] * 100_000, "priority": "high"})
@@ -214,7 +214,7 @@ def test_a_job_may_wait_for_many_but_not_for_any_number() -> None:
     (error,) = client.heard()
     assert isinstance(error, Heard)
     assert error.body.startswith(b"ARGUMENT_TOO_LARGE\0")
-    assert house.engine.memory.input_bytes == 0
+    assert harness.engine.memory.input_bytes == 0
 
 
 @pytest.mark.parametrize(
@@ -227,8 +227,8 @@ def test_a_job_may_wait_for_many_but_not_for_any_number() -> None:
     ],
 )
 def test_a_mistake_late_in_a_long_list_is_an_answer_and_changes_nothing(options: object) -> None:
-    house = House(packet_bytes=10_000_000)
-    client = house.talker("client")
+    harness = Harness(packet_bytes=10_000_000)
+    client = harness.talker("client")
     submit(client, {})
     client.take_bytes()
     text = json.dumps(options).encode()
@@ -238,12 +238,12 @@ def test_a_mistake_late_in_a_long_list_is_an_answer_and_changes_nothing(options:
     assert isinstance(error, Heard)
     assert error.body.startswith(b"INVALID_ARGUMENT\0options: ")
     assert echoed == Heard(Kind.ECHO_RES, b"?")
-    assert (house.engine.job_count(), house.engine.memory.input_bytes) == (1, 0)
+    assert (harness.engine.job_count(), harness.engine.memory.input_bytes) == (1, 0)
 
 
 def test_a_job_that_waits_for_very_many_is_watched_and_joined_like_any_other() -> None:
-    house = House(packet_bytes=10_000_000)
-    client, other, worker = (house.talker(name) for name in ("client", "other", "worker"))
+    harness = Harness(packet_bytes=10_000_000)
+    client, other, worker = (harness.talker(name) for name in ("client", "other", "worker"))
     for _ in range(2_000):
         submit(client, {})
     client.take_bytes()
@@ -262,29 +262,29 @@ def test_a_job_that_waits_for_very_many_is_watched_and_joined_like_any_other() -
 # --- CONTROL ---
 
 
-def story() -> House:
+def story() -> Harness:
     """One job that is done, one that runs, one that is dead, one that is ready, one that waits for it."""
-    house = House()
-    client, worker = house.talker("client"), house.talker("worker")
+    harness = Harness()
+    client, worker = harness.talker("client"), harness.talker("worker")
     worker.send(request(Kind.SET_CLIENT_ID, b"hand"), request(Kind.CAN_DO, b"f"))
     submit(client, {}, payload=b"one")
     worker.send(request(Kind.GRAB_JOB), request(Kind.WORK_COMPLETE, b"H:t:1", b"done"))
     submit(client, {"priority": "high"}, payload=b"two")
     worker.send(request(Kind.GRAB_JOB))
     submit(client, {"attempts": 1}, payload=b"three")
-    lost = house.talker("lost")
+    lost = harness.talker("lost")
     lost.send(request(Kind.CAN_DO, b"f"), request(Kind.GRAB_JOB))
     lost.leave()
     submit(client, {"name": "four"}, payload=b"\xff", unique=b"key")
     submit(client, {"after": ["H:t:4"], "run_at": NOW + 9}, payload=b"five", function=b"g")
     client.take_bytes()
     worker.take_bytes()
-    return house
+    return harness
 
 
 def test_server() -> None:
-    house = story()
-    answer = control(house.talker("admin"), "server")
+    harness = story()
+    answer = control(harness.talker("admin"), "server")
     assert answer["jobs"] == 3
     assert answer["functions"] == 2
     assert answer["workers"] == 1
@@ -329,23 +329,23 @@ def test_job() -> None:
 
 
 def test_cancel_alone_and_with_all_that_wait() -> None:
-    house = story()
-    admin = house.talker("admin")
+    harness = story()
+    admin = harness.talker("admin")
     assert control(admin, "cancel", handle="H:t:4", cascade=True) == {"cancelled": ["H:t:4", "H:t:5"]}
     assert control(admin, "cancel", handle="H:t:4") == "JOB_NOT_FOUND"
     assert control(admin, "cancel", handle="H:t:2") == {"cancelled": ["H:t:2"]}
-    found = kept_job(house.store, 2)
+    found = kept_job(harness.store, 2)
     assert found is not None
     assert found.state is CANCELLED
 
 
 def test_retry_one_and_all_that_are_dead() -> None:
-    house = story()
-    admin = house.talker("admin")
+    harness = story()
+    admin = harness.talker("admin")
     assert control(admin, "retry", handle="H:t:1") == "INVALID_ARGUMENT"
     assert control(admin, "retry") == "INVALID_ARGUMENT"
     assert control(admin, "retry", all_dead=True)["retried"] == ["H:t:3"]
-    assert house.engine.jobs[3].state is READY
+    assert harness.engine.jobs[3].state is READY
     assert control(admin, "retry", handle="H:t:3") == "INVALID_ARGUMENT"
 
 
@@ -365,8 +365,8 @@ def test_numbers_that_are_none(handle: object) -> None:
 
 
 def test_pause_and_resume() -> None:
-    house = story()
-    admin, worker = house.talker("admin"), house.talker("worker")
+    harness = story()
+    admin, worker = harness.talker("admin"), harness.talker("worker")
     assert control(admin, "pause", function="f") == {"function": "f", "paused": True}
     worker.send(request(Kind.GRAB_JOB), request(Kind.PRE_SLEEP))
     assert worker.heard() == [Heard(Kind.NO_JOB, b"")]
@@ -386,9 +386,9 @@ def test_pause_and_resume() -> None:
     ],
 )
 def test_what_changed_is_kept_before_it_is_answered(verb: str, arguments: dict[str, str], waits: bool) -> None:
-    house = story()
-    house.is_durable = house.engine.reports_changes = house.engine.is_durable = True
-    session = house.talker("operator").session
+    harness = story()
+    harness.is_durable = harness.engine.reports_changes = harness.engine.is_durable = True
+    session = harness.talker("operator").session
     session.receive(request(Packet.CONTROL, verb.encode(), json.dumps(arguments).encode()))
     assert session.out
     assert session.awaits_commit == waits
@@ -427,19 +427,19 @@ def test_what_changed_is_kept_before_it_is_answered(verb: str, arguments: dict[s
     ],
 )
 def test_bad_requests_are_answered(verb: bytes, arguments: bytes, code: str) -> None:
-    house = story()
-    admin = house.talker("admin")
+    harness = story()
+    admin = harness.talker("admin")
     admin.send(request(Packet.CONTROL, verb, arguments))
     (error,) = admin.heard()
     assert isinstance(error, Heard)
     assert error.type == Kind.ERROR
     assert error.body.split(b"\0")[0].decode() == code
-    assert len(house.engine.functions) == 2
+    assert len(harness.engine.functions) == 2
 
 
 def test_the_states_of_several_jobs() -> None:
-    house = House()
-    client = house.talker("client")
+    harness = Harness()
+    client = harness.talker("client")
     submit(client, {})
     submit(client, {"run_at": NOW + 60})
     client.heard()
@@ -449,8 +449,8 @@ def test_the_states_of_several_jobs() -> None:
 
 
 def test_a_refusal_names_jobs_by_their_handles() -> None:
-    house = House()
-    client = house.talker("client")
+    harness = Harness()
+    client = harness.talker("client")
     options = b'{"after":["H:t:1"],"on_failure":"fail"}'
     client.send(request(Packet.SUBMIT_JOB_OPTIONS, b"f", b"", b"{}", b""))
     client.send(request(Packet.SUBMIT_JOB_OPTIONS, b"f", b"", options, b""))
@@ -464,6 +464,6 @@ def test_a_refusal_names_jobs_by_their_handles() -> None:
 
 
 def test_a_store_that_cannot_be_read_is_told_of() -> None:
-    house = story()
-    house.store = UnreadableStore()
-    assert control(house.talker("admin"), "job", handle="H:t:1") == "QUEUE_ERROR"
+    harness = story()
+    harness.store = UnreadableStore()
+    assert control(harness.talker("admin"), "job", handle="H:t:1") == "QUEUE_ERROR"

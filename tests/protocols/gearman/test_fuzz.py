@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from switchgear.testing import check_engine
 from tests.protocols.gearman import fuzz
-from tests.protocols.gearman.house import LINE_BYTES, PACKET_BYTES, House
+from tests.protocols.gearman.harness import LINE_BYTES, PACKET_BYTES, Harness
 
 
 @settings(max_examples=300, deadline=None, derandomize=True)
@@ -27,15 +27,15 @@ def test_damaged_conversations(seed: int) -> None:
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(st.lists(st.binary(max_size=60), max_size=20))
 def test_any_bytes(pieces: list[bytes]) -> None:
-    house = House()
-    undisturbed = fuzz.Undisturbed(house)
-    stranger = house.talker("stranger")
+    harness = Harness()
+    undisturbed = fuzz.Undisturbed(harness)
+    stranger = harness.talker("stranger")
     for piece in pieces:
         if not stranger.wire.is_closed:
             stranger.send(piece)
         assert stranger.session.buffered_bytes <= max(PACKET_BYTES + 12, LINE_BYTES)
     undisturbed.finish()
-    check_engine(house.engine)
+    check_engine(harness.engine)
 
 
 @pytest.mark.parametrize("damage", fuzz.DAMAGES, ids=lambda damage: damage.__name__)

@@ -9,7 +9,7 @@ import pytest
 from switchgear.model import EdgePolicy, Job, UniqueScope
 from switchgear.protocols.gearman import submit_and_control
 from switchgear.protocols.gearman.messages import Packet
-from tests.protocols.gearman.house import NAME_BYTES, House, Talker
+from tests.protocols.gearman.harness import NAME_BYTES, Harness, Talker
 from tests.support.wire import Kind, request
 from tests.support.wire import Packet as Heard
 
@@ -19,23 +19,23 @@ def submit(talker: Talker, options: object, payload: bytes = b"x", unique: bytes
     talker.send(request(Packet.SUBMIT_JOB_OPTIONS, function, unique, text, payload))
 
 
-def submitted(options: object, unique: bytes = b"") -> tuple[House, Job]:
-    """A house with two jobs, the second of them submitted with these options."""
-    house = House()
-    client = house.talker("client")
+def submitted(options: object, unique: bytes = b"") -> tuple[Harness, Job]:
+    """A harness with two jobs, the second of them submitted with these options."""
+    harness = Harness()
+    client = harness.talker("client")
     submit(client, {}, function=b"g")
     submit(client, options, unique=unique)
     assert client.heard() == [created(1), created(2)]
-    return house, house.engine.jobs[2]
+    return harness, harness.engine.jobs[2]
 
 
 def created(job_id: int) -> Heard:
     return Heard(Kind.JOB_CREATED, b"H:t:%d" % job_id)
 
 
-def run_next(house: House, *report: bytes, kind: int = Kind.WORK_COMPLETE, function: bytes = b"f") -> None:
+def run_next(harness: Harness, *report: bytes, kind: int = Kind.WORK_COMPLETE, function: bytes = b"f") -> None:
     """A worker takes a job of the function, and ends it."""
-    worker = house.talker("worker")
+    worker = harness.talker("worker")
     worker.send(request(Kind.RESET_ABILITIES), request(Kind.CAN_DO, function), request(Kind.GRAB_JOB))
     (job,) = worker.heard()
     assert isinstance(job, Heard)
@@ -47,12 +47,12 @@ def run_next(house: House, *report: bytes, kind: int = Kind.WORK_COMPLETE, funct
 
 
 def test_jobs_with_the_same_options_share_what_was_read_of_them() -> None:
-    house = House()
-    client = house.talker("client")
+    harness = Harness()
+    client = harness.talker("client")
     for _ in range(3):
         submit(client, {"attempts": 3, "crashes": 2, "timeout": 1.5, "retention": 9, "priority": "high"})
     submit(client, {"attempts": 4})
-    first, second, third, other = house.engine.jobs.values()
+    first, second, third, other = harness.engine.jobs.values()
     assert first.details is second.details is third.details
     assert other.details is not first.details
     assert {(job.attempts_limit, job.crash_limit, job.timeout_us, job.retention_us) for job in (first, third)} == {
@@ -67,20 +67,20 @@ def test_jobs_with_the_same_options_share_what_was_read_of_them() -> None:
     "options", [{"run_at": 2**33}, {"expires_at": 2**33}, {"name": "n"}, {"key": "k"}, {"reducer": "r"}, {"after": []}]
 )
 def test_what_is_a_jobs_own_is_not_shared(options: dict[str, object]) -> None:
-    house = House()
-    client = house.talker("client")
+    harness = Harness()
+    client = harness.talker("client")
     if "after" in options:
         submit(client, {}, function=b"g")
         options = {"after": ["H:t:1"], "attempts": 1}
     submit(client, options)
     options = options | ({"name": "m"} if "name" in options else {})
     submit(client, options)
-    one, other = list(house.engine.jobs.values())[-2:]
+    one, other = list(harness.engine.jobs.values())[-2:]
     assert one.details is not other.details
 
 
 def test_a_mistake_is_told_each_time() -> None:
-    client = House().talker("client")
+    client = Harness().talker("client")
     for _ in range(2):
         submit(client, {"attempts": 1, "priority": "none"})
         submit(client, {"unique_policy": "reject"})
@@ -89,7 +89,7 @@ def test_a_mistake_is_told_each_time() -> None:
 
 
 def test_no_more_than_so_many_options_are_remembered_and_none_that_are_long() -> None:
-    client = House().talker("client")
+    client = Harness().talker("client")
     for number in range(2 * submit_and_control.MOST_REMEMBERED):
         submit(client, {"attempts": number})
     before = dict(submit_and_control._remembered)
@@ -126,12 +126,12 @@ def test_one_word_for_all_predecessors(word: str) -> None:
 
 
 def test_a_word_for_each_predecessor() -> None:
-    house = House()
-    client = house.talker("client")
+    harness = Harness()
+    client = harness.talker("client")
     for _ in range(3):
         submit(client, {})
     submit(client, {"after": ["H:t:3", "H:t:1", "H:t:2"], "on_failure": ["run", "wait", "fail"]})
-    job = house.engine.jobs[4]
+    job = harness.engine.jobs[4]
     assert job.predecessors == (3, 1, 2)
     assert list(job.edges) == [EdgePolicy.RUN, EdgePolicy.WAIT, EdgePolicy.FAIL]
 
@@ -147,26 +147,26 @@ def test_the_same_predecessor_twice_is_one() -> None:
 
 
 def test_a_scope() -> None:
-    house, job = submitted({"unique_scope": "queued"}, unique=b"key")
+    harness, job = submitted({"unique_scope": "queued"}, unique=b"key")
     assert job.unique_scope == UniqueScope.QUEUED
-    worker = house.talker("worker")
+    worker = harness.talker("worker")
     worker.send(request(Kind.CAN_DO, b"f"), request(Kind.GRAB_JOB))
-    submit(house.talker("client"), {}, unique=b"key")
-    assert house.talker("client").heard() == [created(3)]
+    submit(harness.talker("client"), {}, unique=b"key")
+    assert harness.talker("client").heard() == [created(3)]
 
 
 @pytest.mark.parametrize(("policy", "job_id"), [("join", 2), ("replace", 3)])
 def test_a_policy(policy: str, job_id: int) -> None:
-    house, _ = submitted({}, unique=b"key")
-    submit(house.talker("client"), {"unique_policy": policy}, unique=b"key")
-    assert house.talker("client").heard() == [created(job_id)]
+    harness, _ = submitted({}, unique=b"key")
+    submit(harness.talker("client"), {"unique_policy": policy}, unique=b"key")
+    assert harness.talker("client").heard() == [created(job_id)]
 
 
 def test_a_policy_that_refuses() -> None:
-    house, _ = submitted({}, unique=b"key")
-    submit(house.talker("client"), {"unique_policy": "reject"}, unique=b"key")
+    harness, _ = submitted({}, unique=b"key")
+    submit(harness.talker("client"), {"unique_policy": "reject"}, unique=b"key")
     text = b'ALREADY_SUBMITTED\0H:t:2, which is ready, has the unique key "key"'
-    assert house.talker("client").heard() == [Heard(Kind.ERROR, text)]
+    assert harness.talker("client").heard() == [Heard(Kind.ERROR, text)]
 
 
 # --- keys that outlive their job ---
@@ -182,32 +182,32 @@ def test_a_policy_that_refuses() -> None:
     ids=["plain", "watch", "wait"],
 )
 def test_a_key_that_is_held_gives_the_result_again(options: dict[str, object], news: list[Heard]) -> None:
-    house, job = submitted({"unique_seconds": 60}, unique=b"key")
-    run_next(house, b"result")
-    assert job.id not in house.engine.jobs
-    client = house.talker("client")
+    harness, job = submitted({"unique_seconds": 60}, unique=b"key")
+    run_next(harness, b"result")
+    assert job.id not in harness.engine.jobs
+    client = harness.talker("client")
     submit(client, options, unique=b"key")
     assert client.heard() == [created(2), *news]
     assert not client.session.subscriptions
-    house.pass_time(60)
+    harness.pass_time(60)
     submit(client, options, unique=b"key")
     assert client.heard() == [created(3)]
 
 
 def test_a_plain_submission_that_waits_gets_it_too() -> None:
-    house, _ = submitted({"unique_seconds": 60}, unique=b"key")
-    run_next(house, b"why", kind=Kind.WORK_EXCEPTION)
-    client = house.talker("client")
+    harness, _ = submitted({"unique_seconds": 60}, unique=b"key")
+    run_next(harness, b"why", kind=Kind.WORK_EXCEPTION)
+    client = harness.talker("client")
     client.send(request(Kind.SUBMIT_JOB, b"f", b"key", b"x"), request(Kind.SUBMIT_JOB_BG, b"f", b"key", b"x"))
     assert client.heard() == [created(2), Heard(Kind.WORK_FAIL, b"H:t:2"), created(2)]
 
 
 def test_the_status_by_key_is_that_of_an_unfinished_job() -> None:
-    house, _ = submitted({"unique_seconds": 60}, unique=b"key")
-    client = house.talker("client")
+    harness, _ = submitted({"unique_seconds": 60}, unique=b"key")
+    client = harness.talker("client")
     client.send(request(Kind.GET_STATUS_UNIQUE, b"key"))
     assert client.heard() == [Heard(Kind.STATUS_RES_UNIQUE, b"key\x001\x000\x000\x000\x000")]
-    run_next(house, b"result")
+    run_next(harness, b"result")
     client.send(request(Kind.GET_STATUS_UNIQUE, b"key"))
     assert client.heard() == [Heard(Kind.STATUS_RES_UNIQUE, b"key\x000\x000\x000\x000\x000")]
     submit(client, {}, function=b"g", unique=b"key")
@@ -274,8 +274,8 @@ def test_the_status_by_key_is_that_of_an_unfinished_job() -> None:
     ids=str,
 )
 def test_bad_options(options: object, unique: bytes, code: str, text: str) -> None:
-    house = House()
-    client = house.talker("client")
+    harness = Harness()
+    client = harness.talker("client")
     submit(client, {})
     client.heard()
     submit(client, options, unique=unique)
@@ -283,5 +283,5 @@ def test_bad_options(options: object, unique: bytes, code: str, text: str) -> No
     assert isinstance(error, Heard)
     assert error.type == Kind.ERROR
     assert error.body.startswith(f"{code}\0{text}".encode()), error
-    assert house.bad_input == [("client", code)]
-    assert list(house.engine.jobs) == [1]
+    assert harness.bad_input == [("client", code)]
+    assert list(harness.engine.jobs) == [1]

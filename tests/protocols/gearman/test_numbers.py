@@ -9,7 +9,7 @@ import pytest
 from switchgear.model import SECOND_US
 from switchgear.protocols.gearman.codec import request, response
 from switchgear.protocols.gearman.messages import Packet
-from tests.protocols.gearman.house import House
+from tests.protocols.gearman.harness import Harness
 
 NUMBERS = [
     b"",
@@ -50,28 +50,28 @@ NUMBERS = [
     ids=lambda value: value.name if isinstance(value, Packet) else "",
 )
 def test_any_number_is_survived(kind: Packet, arguments: tuple[bytes | None, ...], number: bytes) -> None:
-    house = House(keeps=True, packet_bytes=100_000)
-    peer = house.talker("peer")
+    harness = Harness(keeps=True, packet_bytes=100_000)
+    peer = harness.talker("peer")
     peer.send(request(Packet.CAN_DO, b"f"), request(Packet.SUBMIT_JOB_BG, b"f", b"", b"x"), request(Packet.GRAB_JOB))
     peer.send(request(kind, *(number if argument is None else argument for argument in arguments)))
     peer.take_bytes()
     peer.send(request(Packet.ECHO_REQ, b"still there"))
     assert peer.take_bytes() == response(Packet.ECHO_RES, b"still there")
-    house.pass_time(10_000)
+    harness.pass_time(10_000)
 
 
 def test_a_job_is_not_scheduled_beyond_the_calendar() -> None:
-    house = House()
-    peer = house.talker("peer")
+    harness = Harness()
+    peer = harness.talker("peer")
     peer.send(request(Packet.SUBMIT_JOB_EPOCH, b"f", b"", b"253402300800", b""))
     assert peer.take_bytes() == response(Packet.ERROR, b"ARGUMENT_TOO_LARGE", b"epoch is too far away")
     peer.send(request(Packet.SUBMIT_JOB_EPOCH, b"f", b"", b"253402300799", b""))
-    assert house.engine.jobs[1].run_at_us == 253402300799 * SECOND_US
+    assert harness.engine.jobs[1].run_at_us == 253402300799 * SECOND_US
 
 
 def test_long_words_about_progress_are_not_kept() -> None:
-    house = House(packet_bytes=70_000_000)
-    client, worker = house.talker("client"), house.talker("worker")
+    harness = Harness(packet_bytes=70_000_000)
+    client, worker = harness.talker("client"), harness.talker("worker")
     client.send(request(Packet.SUBMIT_JOB, b"f", b"", b"x"))
     worker.send(request(Packet.CAN_DO, b"f"), request(Packet.GRAB_JOB))
     client.take_bytes()
@@ -79,4 +79,4 @@ def test_long_words_about_progress_are_not_kept() -> None:
     worker.send(request(Packet.WORK_STATUS, b"H:t:1", b"7" + b"0" * 30_000_000, b"9" + b" " * 30_000_000))
     assert time.process_time() - before < 1
     assert client.take_bytes() == response(Packet.WORK_STATUS, b"H:t:1", b"7" + b"0" * 17, b"9")
-    assert len(house.engine.jobs[1].progress_text) < 100
+    assert len(harness.engine.jobs[1].progress_text) < 100

@@ -9,7 +9,7 @@ import pytest
 
 from switchgear.protocols.gearman.job_options import JobOptions
 from switchgear.protocols.gearman.messages import EXTENSIONS, Packet
-from tests.protocols.gearman.house import House
+from tests.protocols.gearman.harness import Harness
 from tests.protocols.gearman.transcript import MANNERS, Transcript, parse, play
 
 PAGE = (Path(__file__).parents[3] / "docs" / "protocols" / "gearman.md").read_text()
@@ -30,13 +30,13 @@ def examples() -> list[Transcript]:
 @pytest.mark.parametrize("manner", MANNERS)
 @pytest.mark.parametrize("transcript", examples(), ids=str)
 def test_examples_are_true(transcript: Transcript, manner: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    make = House.__init__
+    make = Harness.__init__
 
-    def busy_house(house: House) -> None:
-        make(house)
-        house.engine.next_job_id = FIRST_JOB
+    def busy_harness(harness: Harness) -> None:
+        make(harness)
+        harness.engine.next_job_id = FIRST_JOB
 
-    monkeypatch.setattr(House, "__init__", busy_house)
+    monkeypatch.setattr(Harness, "__init__", busy_harness)
     play(transcript, manner)
 
 

@@ -13,7 +13,7 @@ from switchgear.protocols.gearman.messages import ARGUMENTS, EXTENSIONS, NOT_REQ
 from switchgear.protocols.gearman.packet_dispatch import ON_REQUEST
 from switchgear.protocols.gearman.session import split
 from tests.protocols.gearman.conversations import Said, cut, listen, sayings
-from tests.protocols.gearman.house import LINE_BYTES, PACKET_BYTES, House
+from tests.protocols.gearman.harness import LINE_BYTES, PACKET_BYTES, Harness
 from tests.protocols.gearman.transcript import FOLDER, MANNERS, Transcript, load, play
 from tests.support.wire import Kind, Line, request
 from tests.support.wire import Packet as Heard
@@ -56,14 +56,14 @@ def test_arguments_are_counted(packet: Packet) -> None:
     count = ARGUMENTS[packet]
     words = [b"%d" % n for n in range(count)]
     assert split(b"\0".join(words) + b"\0last has NULs\0", packet) == [*words[:-1], words[-1] + b"\0last has NULs\0"]
-    house = House()
-    talker = house.talker("peer")
+    harness = Harness()
+    talker = harness.talker("peer")
     talker.send(request(packet, *words[:-1]))
     (error,) = talker.heard()
     assert isinstance(error, Heard)
     assert error.type == Kind.ERROR
     assert error.body.startswith(b"INVALID_PACKET\0")
-    assert house.bad_input == [("peer", "INVALID_PACKET")]
+    assert harness.bad_input == [("peer", "INVALID_PACKET")]
 
 
 # --- bad input is counted, and the rest is not disturbed ---
@@ -85,9 +85,9 @@ def test_arguments_are_counted(packet: Packet) -> None:
     ],
 )
 def test_bad_input_is_counted(data: bytes, codes: list[str]) -> None:
-    house = House()
-    house.talker("stranger").send(data)
-    assert house.bad_input == [("stranger", code) for code in codes]
+    harness = Harness()
+    harness.talker("stranger").send(data)
+    assert harness.bad_input == [("stranger", code) for code in codes]
 
 
 @pytest.mark.parametrize(
@@ -100,32 +100,32 @@ def test_bad_input_is_counted(data: bytes, codes: list[str]) -> None:
     ],
 )
 def test_what_may_happen_to_anybody_is_not_counted_as_bad_input(data: bytes, codes: list[str]) -> None:
-    house = House()
-    house.talker("peer").send(data)
-    assert house.bad_input == []
+    harness = Harness()
+    harness.talker("peer").send(data)
+    assert harness.bad_input == []
 
 
 def test_a_line_that_is_too_long_gets_no_packet_in_answer() -> None:
-    house = House()
-    talker = house.talker("peer")
+    harness = Harness()
+    talker = harness.talker("peer")
     talker.send(b"version\n" + b"x" * LINE_BYTES)
     assert talker.heard() == [Line(b"OK test\n")]
     assert talker.wire.is_closed
 
 
 def test_nothing_is_understood_after_the_end_of_the_conversation() -> None:
-    house = House()
-    talker = house.talker("peer")
+    harness = Harness()
+    talker = harness.talker("peer")
     talker.send(b"\0XXX")
     talker.take_bytes()
     talker.session.receive(request(Kind.SUBMIT_JOB_BG, b"f", b"", b"x") + b"version\n")
     assert not talker.session.out
-    assert not house.engine.jobs
+    assert not harness.engine.jobs
 
 
 def test_five_thousand_requests_in_one_piece_are_answered_in_order() -> None:
-    house = House()
-    talker = house.talker("peer")
+    harness = Harness()
+    talker = harness.talker("peer")
     talker.send(*(request(Kind.ECHO_REQ, b"%d" % n) for n in range(5000)))
     assert talker.heard() == [Heard(Kind.ECHO_RES, b"%d" % n) for n in range(5000)]
 
@@ -146,44 +146,44 @@ def test_requests_that_are_put_off_are_answered_all_the_same(transcript: Transcr
 
 @pytest.mark.parametrize("question", [b"show jobs\n", request(1001, b"jobs", b"{}"), request(Kind.GRAB_JOB)])
 def test_small_questions_cannot_fill_the_memory_with_answers(question: bytes) -> None:
-    house = House(long_bytes=50_000)
-    house.talker("client").send(*[request(Kind.SUBMIT_JOB_BG, b"f", b"", b"x" * 5_000)] * 100)
-    peer = house.talker("peer")
-    house.peers_read = False
+    harness = Harness(long_bytes=50_000)
+    harness.talker("client").send(*[request(Kind.SUBMIT_JOB_BG, b"f", b"", b"x" * 5_000)] * 100)
+    peer = harness.talker("peer")
+    harness.peers_read = False
     peer.send(request(Kind.CAN_DO, b"f"), *[question] * 300, request(Kind.ECHO_REQ, b"last"))
     assert 0 < len(peer.wire.written) < 50_000 + 2 * 100_000
     assert peer.session.deferred
-    house.peers_read = True
+    harness.peers_read = True
     peer.session.go_on()
-    house.end_turn()
+    harness.end_turn()
     assert peer.take_bytes().endswith(b"last")
     assert not peer.session.deferred
 
 
 def test_who_stops_sending_gets_the_answers_that_were_put_off() -> None:
-    house = House(long_bytes=1)
-    peer = house.talker("peer")
-    house.peers_read = False
+    harness = Harness(long_bytes=1)
+    peer = harness.talker("peer")
+    harness.peers_read = False
     peer.send(b"version\nversion\nversion\n")
     peer.stop_sending()
     assert peer.take_bytes() == b"OK test\n"
     assert not peer.wire.is_closed
-    house.peers_read = True
+    harness.peers_read = True
     peer.session.go_on()
-    house.end_turn()
+    harness.end_turn()
     assert peer.take_bytes() == b"OK test\nOK test\n"
     assert peer.wire.is_closed
 
 
 def test_a_session_leaves_nothing_behind() -> None:
-    house = House()
-    talker = house.talker("both")
+    harness = Harness()
+    talker = harness.talker("both")
     talker.send(request(Kind.CAN_DO, b"f"), request(Kind.SUBMIT_JOB, b"f", b"key", b"x"), request(Kind.GRAB_JOB))
     talker.send(request(Kind.SUBMIT_JOB, b"f", b"other", b"x"), request(Kind.PRE_SLEEP))
     talker.leave()
-    assert not house.setup.sessions
-    assert not house.engine.workers
-    assert not house.engine.jobs
+    assert not harness.setup.sessions
+    assert not harness.engine.workers
+    assert not harness.engine.jobs
     assert not talker.session.subscriptions
 
 

@@ -31,7 +31,7 @@ from typing import Any
 
 from switchgear.engine.engine import EngineSettings
 from switchgear.verbs.access import AccessRules
-from tests.protocols.gearman.house import House, Talker
+from tests.protocols.gearman.harness import Harness, Talker
 from tests.support.wire import REQ, RES, Kind, Packet, split_message
 
 FOLDER = Path(__file__).parent / "transcripts"
@@ -57,6 +57,11 @@ KINDS = {
     **{name: 1000 + place for place, name in enumerate(EXTENSIONS)},
     "AUTHENTICATE": 1020,
     "AUTHENTICATED": 1021,
+    "GRAPH_BEGIN": 1030,
+    "GRAPH_IDS": 1031,
+    "GRAPH_PART": 1032,
+    "GRAPH_COMMIT": 1033,
+    "GRAPH_CREATED": 1034,
 }
 SETTINGS: dict[str, Callable[[], dict[str, Any]]] = {
     "exceptions": lambda: {"exceptions": True},
@@ -169,29 +174,29 @@ def unquoted(word: str) -> bytes:
 # --- playing ---
 
 
-def play(transcript: Transcript, manner: str = "whole", **setup: Any) -> House:
-    """Play it against a new house; raises AssertionError where it is not as written."""
+def play(transcript: Transcript, manner: str = "whole", **setup: Any) -> Harness:
+    """Play it against a new harness; raises AssertionError where it is not as written."""
     settings: dict[str, Any] = setup
     for name in transcript.settings:
         settings.update(SETTINGS[name]())
-    house = House(**settings)
+    harness = Harness(**settings)
     ahead: dict[str, int] = {}  # how much of what somebody says next was sent already
     for index, step in enumerate(transcript.steps):
         try:
             if step.verb == ">":
-                speak(house, transcript.steps, index, manner, ahead)
+                speak(harness, transcript.steps, index, manner, ahead)
             else:
-                perform(house, step)
+                perform(harness, step)
         except AssertionError as error:
             raise AssertionError(f"{transcript.title} ({manner}): {step.line}\n{error}") from error
-    for name, talker in house.talkers.items():
+    for name, talker in harness.talkers.items():
         assert not talker.wire.written, f"{transcript.title} ({manner}): {name} also heard {talker.wire.written!r}"
-    return house
+    return harness
 
 
-def speak(house: House, steps: list[Step], index: int, manner: str, ahead: dict[str, int]) -> None:
+def speak(harness: Harness, steps: list[Step], index: int, manner: str, ahead: dict[str, int]) -> None:
     step = steps[index]
-    talker = house.talker(step.who)
+    talker = harness.talker(step.who)
     if manner == "byte by byte":
         for byte in step.data:
             talker.send(bytes([byte]))
@@ -221,11 +226,11 @@ def next_words(steps: list[Step], who: str) -> bytes:
     return b""
 
 
-def perform(house: House, step: Step) -> None:
+def perform(harness: Harness, step: Step) -> None:
     if step.verb == "pass":
-        house.pass_time(step.seconds)
+        harness.pass_time(step.seconds)
         return
-    talker = house.talker(step.who)
+    talker = harness.talker(step.who)
     if step.verb == "leaves":
         talker.leave()
     elif step.verb == "stops":

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from switchgear.testing.invariants import check_engine
 from tests.protocols.gearman.conversations import NAMES, Said
 from tests.protocols.gearman.conversations import messages as modern_messages
-from tests.protocols.gearman_draft.house import MixedHouse
+from tests.protocols.gearman_draft.harness import MixedHarness
 from tests.support.draft_wire import ASK, GOODBYE, MAGIC, SLEEP, Kind, complete, create, numbers, packet
 
 functions = st.sampled_from((b"f", b"g", b"h"))
@@ -74,12 +74,12 @@ def is_draft(words: bytes) -> bool:
 
 def listen(said: Iterable[tuple[str, list[bytes]]]) -> dict[str, tuple[bytes, bool]]:
     """What everybody heard, and whether the server hung up."""
-    house = MixedHouse()
+    harness = MixedHarness()
     for name in NAMES:
-        house.talker(name)
+        harness.talker(name)
     for who, pieces in said:
         for piece in pieces:
-            if not house.talkers[who].wire.is_closed:
-                house.talkers[who].send(piece)
-    check_engine(house.engine)
-    return {name: (talker.wire.written, talker.wire.is_closed) for name, talker in house.talkers.items()}
+            if not harness.talkers[who].wire.is_closed:
+                harness.talkers[who].send(piece)
+    check_engine(harness.engine)
+    return {name: (talker.wire.written, talker.wire.is_closed) for name, talker in harness.talkers.items()}

@@ -29,7 +29,7 @@ from switchgear.protocols.gearman_draft.messages import (
     split_names,
 )
 from switchgear.protocols.gearman_draft.session import ON_PACKET
-from tests.protocols.gearman_draft.house import MixedHouse
+from tests.protocols.gearman_draft.harness import MixedHarness
 from tests.support import draft_wire
 from tests.support.draft_wire import ErrorCode, Kind
 
@@ -67,13 +67,13 @@ def test_the_tables_know_no_other_packets() -> None:
 
 @pytest.mark.parametrize("kind", range(256))
 def test_no_type_goes_without_an_answer_or_an_effect(kind: int) -> None:
-    house = MixedHouse()
-    peer = house.talker("peer")
+    harness = MixedHarness()
+    peer = harness.talker("peer")
     peer.send(draft_wire.packet(kind, b"x"))
     answers = peer.packets()
     if kind == Kind.worker_connect:  # the one that a body of one letter suits
         assert not answers
-        assert [worker.protocol for worker in house.engine.workers.values()] == ["gearman-draft"]
+        assert [worker.protocol for worker in harness.engine.workers.values()] == ["gearman-draft"]
     else:
         assert [answer.kind for answer in answers] == [Kind.error]
     assert not peer.wire.is_closed

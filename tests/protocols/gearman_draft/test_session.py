@@ -14,9 +14,9 @@ from switchgear.model import NORMAL, SECOND_US, Delivery
 from switchgear.protocols.gearman_draft import session as session_module
 from switchgear.testing.invariants import check_engine
 from tests.protocols.gearman.conversations import Said
-from tests.protocols.gearman.house import PACKET_BYTES
+from tests.protocols.gearman.harness import PACKET_BYTES
 from tests.protocols.gearman_draft.conversations import cut, listen, sayings
-from tests.protocols.gearman_draft.house import MixedHouse, MixedTalker
+from tests.protocols.gearman_draft.harness import MixedHarness, MixedTalker
 from tests.support.draft_wire import (
     ASK,
     GOODBYE,
@@ -41,8 +41,8 @@ from tests.support.wire import Kind as Modern
 from tests.support.wire import request
 
 
-def worker_of(house: MixedHouse, name: str = "worker") -> MixedTalker:
-    worker = house.talker(name)
+def worker_of(harness: MixedHarness, name: str = "worker") -> MixedTalker:
+    worker = harness.talker(name)
     worker.send(packet(Kind.worker_connect, b"f"))
     return worker
 
@@ -66,14 +66,14 @@ def test_slicing_never_matters(conversation: list[Said], random: Random) -> None
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.binary(max_size=60), max_size=10))
 def test_any_bytes_are_answered_with_packets(pieces: list[bytes]) -> None:
-    house = MixedHouse()
-    worker_of(house)
-    peer = house.talker("peer")
+    harness = MixedHarness()
+    worker_of(harness)
+    peer = harness.talker("peer")
     peer.send(MAGIC)
     for piece in pieces:
         if not peer.wire.is_closed:
             peer.send(piece)
-    check_engine(house.engine)
+    check_engine(harness.engine)
     answers = peer.packets()
     if peer.wire.is_closed:
         assert answers[-1].kind == Kind.error
@@ -83,19 +83,19 @@ def test_any_bytes_are_answered_with_packets(pieces: list[bytes]) -> None:
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 255), st.binary(max_size=40)), max_size=20))
 def test_any_packets_are_answered_and_the_connection_stays(packets: list[tuple[int, bytes]]) -> None:
-    house = MixedHouse()
-    peer = house.talker("peer")
+    harness = MixedHarness()
+    peer = harness.talker("peer")
     peer.send(*(packet(kind, body) for kind, body in packets), ASK)
     said_goodbye = (Kind.worker_disconnect, b"") in packets
     assert peer.wire.is_closed == said_goodbye
-    check_engine(house.engine)
+    check_engine(harness.engine)
     peer.packets()
 
 
 @given(st.integers(0, 2**32 - 1), st.binary(max_size=30))
 def test_lengths_that_lie(size: int, body: bytes) -> None:
-    house = MixedHouse()
-    peer = house.talker("peer")
+    harness = MixedHarness()
+    peer = harness.talker("peer")
     peer.send(MAGIC + bytes([Kind.job_create_req]) + numbers(size) + body)
     if size > PACKET_BYTES:
         assert error_codes(peer) == [ErrorCode.too_large]
@@ -113,10 +113,10 @@ def test_one_changed_byte_is_never_more_than_an_error(data: st.DataObject) -> No
     stream = bytearray(create(b"f", b"args", WAIT, b"key") + packet(Kind.worker_connect, b"f\0g") + ASK + SLEEP)
     place = data.draw(st.integers(0, len(stream) - 1))
     stream[place] = data.draw(st.integers(0, 255))
-    house = MixedHouse()
-    house.talker("peer").send(MAGIC, bytes([Kind.job_assign_req]), numbers(0), bytes(stream))
-    check_engine(house.engine)
-    house.talker("peer").packets()
+    harness = MixedHarness()
+    harness.talker("peer").send(MAGIC, bytes([Kind.job_assign_req]), numbers(0), bytes(stream))
+    check_engine(harness.engine)
+    harness.talker("peer").packets()
 
 
 # --- bad input is counted, and the rest is not disturbed ---
@@ -137,44 +137,44 @@ def test_one_changed_byte_is_never_more_than_an_error(data: st.DataObject) -> No
     ],
 )
 def test_bad_input_is_counted(data: bytes, codes: list[str]) -> None:
-    house = MixedHouse()
-    house.talker("stranger").send(data)
-    assert house.bad_input == [("stranger", code) for code in codes]
+    harness = MixedHarness()
+    harness.talker("stranger").send(data)
+    assert harness.bad_input == [("stranger", code) for code in codes]
 
 
 def test_a_second_task_is_bad_input() -> None:
-    house = MixedHouse()
-    house.talker("app").send(create(b"f"))
-    worker_of(house).send(ASK, ASK)
-    assert house.bad_input == [("worker", "BUSY")]
+    harness = MixedHarness()
+    harness.talker("app").send(create(b"f"))
+    worker_of(harness).send(ASK, ASK)
+    assert harness.bad_input == [("worker", "BUSY")]
 
 
 def test_nothing_is_understood_after_the_end_of_the_conversation() -> None:
-    house = MixedHouse()
-    peer = house.talker("peer")
+    harness = MixedHarness()
+    peer = harness.talker("peer")
     peer.send(ASK + b"nonsense")
     peer.take_bytes()
     peer.session.receive(create(b"f"))
     assert not peer.session.out
-    assert not house.engine.jobs
+    assert not harness.engine.jobs
 
 
 def test_a_thousand_requests_in_one_piece_are_answered_in_order() -> None:
-    house = MixedHouse()
-    peer = house.talker("peer")
+    harness = MixedHarness()
+    peer = harness.talker("peer")
     peer.send(*(create(b"f", b"%d" % n) for n in range(1000)))
     assert peer.packets() == [Packet(Kind.job_create_res, b"H:t:%d" % n) for n in range(1, 1001)]
 
 
 def test_a_session_leaves_nothing_behind() -> None:
-    house = MixedHouse()
-    both = house.talker("both")
+    harness = MixedHarness()
+    both = harness.talker("both")
     both.send(packet(Kind.worker_connect, b"f"), create(b"f", b"", WAIT), ASK)
     both.send(create(b"f", b"", WAIT, b"key"), create(b"f", b"", WAIT, b"key"), packet(Kind.job_status_req, b"H:t:1"))
     both.leave()
-    assert not house.setup.sessions
-    assert not house.engine.workers
-    assert not house.engine.jobs
+    assert not harness.setup.sessions
+    assert not harness.engine.workers
+    assert not harness.engine.jobs
     assert not both.session.subscriptions
 
 
@@ -183,44 +183,44 @@ def test_a_session_leaves_nothing_behind() -> None:
 
 def test_a_connection_has_so_many_open_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session_module, "MOST_OPEN_REQUESTS", 3)
-    house = MixedHouse()
-    app = house.talker("app")
+    harness = MixedHarness()
+    app = harness.talker("app")
     question = packet(Kind.job_complete_req, b"H:t:1")
     app.send(create(b"f", b"", WAIT), question, question)
     app.take_bytes()
     app.send(create(b"f", b"", WAIT), question, create(b"f", b"", HANDLE))
     assert [heard.kind for heard in app.packets()] == [Kind.error, Kind.error, Kind.job_create_res]
-    assert house.bad_input == [("app", "BUSY"), ("app", "BUSY")]
-    assert len(house.engine.jobs) == 2  # the job that could not be waited for was not made
-    worker_of(house).send(ASK, complete(0, b"done"))
+    assert harness.bad_input == [("app", "BUSY"), ("app", "BUSY")]
+    assert len(harness.engine.jobs) == 2  # the job that could not be waited for was not made
+    worker_of(harness).send(ASK, complete(0, b"done"))
     assert [heard.kind for heard in app.packets()] == [Kind.job_complete_res] * 3
     app.send(create(b"f", b"", WAIT))
     assert [heard.kind for heard in app.packets()] == [Kind.job_create_res]
 
 
 def test_answers_that_wait_for_their_turn_count_as_held() -> None:
-    house = MixedHouse()
-    app = house.talker("app")
+    harness = MixedHarness()
+    app = harness.talker("app")
     app.send(create(b"slow", b"", WAIT), create(b"f", b"", WAIT), create(b"f", b"", WAIT))
-    worker_of(house).send(ASK, complete(0, b"x" * 500), ASK, complete(0, b"y" * 500))
+    worker_of(harness).send(ASK, complete(0, b"x" * 500), ASK, complete(0, b"y" * 500))
     held = app.session.buffered_bytes
     assert 1000 < held < 1100
-    slow = house.talker("slow")
+    slow = harness.talker("slow")
     slow.send(packet(Kind.worker_connect, b"slow"), ASK, complete(0))
     assert app.session.buffered_bytes == 0
 
 
-def finished_job(house: MixedHouse, size: int) -> None:
-    house.talker("app").send(create(b"f"))
-    worker_of(house).send(ASK, complete(0, b"x" * size))
-    house.talker("app").take_bytes()
+def finished_job(harness: MixedHarness, size: int) -> None:
+    harness.talker("app").send(create(b"f"))
+    worker_of(harness).send(ASK, complete(0, b"x" * size))
+    harness.talker("app").take_bytes()
 
 
 def test_a_large_result_is_not_asked_for_any_number_of_times_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session_module, "MOST_ANSWER_BYTES", 3000)
-    house = MixedHouse()
-    finished_job(house, 1000)
-    app = house.talker("app")
+    harness = MixedHarness()
+    finished_job(harness, 1000)
+    app = harness.talker("app")
     question = packet(Kind.job_complete_req, b"H:t:1")
     for _ in range(5):  # one after the other it can be asked for
         app.send(question, question)
@@ -234,32 +234,32 @@ def test_a_large_result_is_not_asked_for_any_number_of_times_at_once(monkeypatch
 
 def test_one_result_is_given_however_large_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session_module, "MOST_ANSWER_BYTES", 100)
-    house = MixedHouse()
-    finished_job(house, 1000)
-    house.talker("app").send(packet(Kind.job_complete_req, b"H:t:1"))
-    assert len(house.talker("app").packets()[0].body) == 1005
+    harness = MixedHarness()
+    finished_job(harness, 1000)
+    harness.talker("app").send(packet(Kind.job_complete_req, b"H:t:1"))
+    assert len(harness.talker("app").packets()[0].body) == 1005
 
 
 def test_many_waits_for_one_large_result(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session_module, "MOST_ANSWER_BYTES", 3000)
-    house = MixedHouse()
-    app = house.talker("app")
+    harness = MixedHarness()
+    app = harness.talker("app")
     app.send(*[create(b"f", b"", WAIT, b"key")] * 10)
     app.take_bytes()
-    worker_of(house).send(ASK, complete(0, b"x" * 1000))
+    worker_of(harness).send(ASK, complete(0, b"x" * 1000))
     assert [answer.kind for answer in app.packets()] == [Kind.job_complete_res] * 2 + [Kind.error]
     assert app.wire.is_closed
-    check_engine(house.engine)
+    check_engine(harness.engine)
 
 
 def test_questions_that_wait_hold_no_results() -> None:
-    house = MixedHouse()
-    finished_job(house, 1000)
-    app = house.talker("app")
+    harness = MixedHarness()
+    finished_job(harness, 1000)
+    app = harness.talker("app")
     app.send(create(b"slow", b"", WAIT), *[packet(Kind.job_complete_req, b"H:t:1")] * 20)
     assert app.session.buffered_bytes == 0
     assert [request.job for request in app.draft.requests._requests][1:] == [None] * 20
-    house.talker("slow").send(packet(Kind.worker_connect, b"slow"), ASK, complete(0))
+    harness.talker("slow").send(packet(Kind.worker_connect, b"slow"), ASK, complete(0))
     assert [len(heard.body) for heard in app.packets()] == [0, 5, *[1005] * 20]
 
 
@@ -268,47 +268,47 @@ def test_questions_that_wait_hold_no_results() -> None:
 
 @pytest.mark.parametrize(("job_type", "waits"), [(WAIT, False), (HANDLE, True), (THROW_AWAY, True)])
 def test_a_job_is_kept_before_it_is_said_to_be_taken(job_type: int, waits: bool) -> None:
-    house = MixedHouse(keeps=True)
-    house.talker("app").send(ASK)
-    session = house.talker("app").session
+    harness = MixedHarness(keeps=True)
+    harness.talker("app").send(ASK)
+    session = harness.talker("app").session
     session.receive(create(b"f", b"", job_type))
     assert session.awaits_commit == waits
     assert len(session.promised_jobs) == waits
 
 
 def test_a_job_that_could_not_be_kept_is_refused() -> None:
-    house = MixedHouse(keeps=True)
-    house.talker("app").send(ASK)
-    house.talker("app").take_bytes()
-    session = house.talker("app").session
+    harness = MixedHarness(keeps=True)
+    harness.talker("app").send(ASK)
+    harness.talker("app").take_bytes()
+    session = harness.talker("app").session
     session.receive(create(b"f", b"1") + create(b"f", b"2", THROW_AWAY) + create(b"f", b"3", WAIT))
-    for job in list(house.engine.jobs.values())[:2]:
-        assert house.engine.withdraw(job)
+    for job in list(harness.engine.jobs.values())[:2]:
+        assert harness.engine.withdraw(job)
     session.refuse_withdrawn(Refused("storage", "storage failed: no room"))
-    house.end_turn()
+    harness.end_turn()
     refused = Packet(Kind.error, bytes([ErrorCode.refused]) + b"storage failed: no room")
-    assert house.talker("app").packets() == [refused, refused, Packet(Kind.job_create_res)]
+    assert harness.talker("app").packets() == [refused, refused, Packet(Kind.job_create_res)]
 
 
 def test_what_a_worker_hears_after_its_announcement_tells_that_it_is_kept() -> None:
-    house = MixedHouse(keeps=True, settings=EngineSettings(attempts=0))
-    house.talker("app").send(create(b"f"), create(b"f"))
-    worker = worker_of(house)
+    harness = MixedHarness(keeps=True, settings=EngineSettings(attempts=0))
+    harness.talker("app").send(create(b"f"), create(b"f"))
+    worker = worker_of(harness)
     worker.send(ASK)
     assert not worker.session.awaits_commit
     worker.session.receive(complete(0, b"done") + ASK)
     assert worker.session.awaits_commit
-    house.end_turn()
+    harness.end_turn()
     worker.session.receive(complete(9, b"broken"))
     assert worker.session.awaits_commit
 
 
 def test_the_end_of_a_kept_job_is_kept_before_it_is_told() -> None:
-    house = MixedHouse(keeps=True)
-    house.talker("app").send(create(b"f", b"", HANDLE, b"key"))
-    waiting = house.talker("waiting")
+    harness = MixedHarness(keeps=True)
+    harness.talker("app").send(create(b"f", b"", HANDLE, b"key"))
+    waiting = harness.talker("waiting")
     waiting.send(create(b"f", b"", WAIT, b"key"), packet(Kind.job_complete_req, b"H:t:1"))
-    worker = worker_of(house)
+    worker = worker_of(harness)
     worker.send(ASK)
     worker.session.receive(status(1, 2, 3))
     assert not waiting.session.awaits_commit
@@ -317,66 +317,66 @@ def test_the_end_of_a_kept_job_is_kept_before_it_is_told() -> None:
 
 
 def test_the_end_of_a_job_that_is_not_kept_is_told_at_once() -> None:
-    house = MixedHouse(keeps=True)
-    house.talker("waiting").send(create(b"f", b"", WAIT))
-    worker = worker_of(house)
+    harness = MixedHarness(keeps=True)
+    harness.talker("waiting").send(create(b"f", b"", WAIT))
+    worker = worker_of(harness)
     worker.send(ASK)
     worker.session.receive(complete(0, b"done"))
-    assert not house.talker("waiting").session.awaits_commit
+    assert not harness.talker("waiting").session.awaits_commit
 
 
 @pytest.mark.parametrize(("attempts", "waits"), [(0, False), (1, True), (2, True)])
 def test_an_attempt_that_counts_is_kept_before_it_is_made(attempts: int, waits: bool) -> None:
-    house = MixedHouse(keeps=True, settings=EngineSettings(attempts=attempts))
-    house.talker("app").send(create(b"f"))
-    worker = worker_of(house)
+    harness = MixedHarness(keeps=True, settings=EngineSettings(attempts=attempts))
+    harness.talker("app").send(create(b"f"))
+    worker = worker_of(harness)
     worker.session.receive(ASK)
     assert worker.session.awaits_commit == waits
 
 
 def test_a_task_whose_payload_is_not_in_memory_is_not_given() -> None:
-    house = MixedHouse()
-    house.talker("app").send(create(b"f"))
-    (job,) = house.engine.jobs.values()
+    harness = MixedHarness()
+    harness.talker("app").send(create(b"f"))
+    (job,) = harness.engine.jobs.values()
     job.payload = None
-    house.read_error = Refused("storage", "unreadable")
-    worker = worker_of(house)
+    harness.read_error = Refused("storage", "unreadable")
+    worker = worker_of(harness)
     worker.send(ASK)
     assert worker.packets() == [NOOP]
-    assert house.engine.jobs
+    assert harness.engine.jobs
     worker.send(GOODBYE)
 
 
 def test_a_log_that_cannot_be_read_is_an_error() -> None:
-    house = MixedHouse()
-    house.read_error = Refused("storage", "unreadable")
-    house.engine.reserve_id()
-    app = house.talker("app")
+    harness = MixedHarness()
+    harness.read_error = Refused("storage", "unreadable")
+    harness.engine.reserve_id()
+    app = harness.talker("app")
     app.send(packet(Kind.job_complete_req, b"H:t:1"), ASK)
     assert app.packets() == [Packet(Kind.error, bytes([ErrorCode.refused]) + b"unreadable"), NOOP]
 
 
 def test_while_the_server_stops_nothing_is_taken_or_given() -> None:
-    house = MixedHouse()
-    house.talker("app").send(create(b"f"))
-    house.talker("app").take_bytes()
-    house.engine.drain()
-    house.talker("app").send(create(b"f"), create(b"f", b"", WAIT))
-    assert error_codes(house.talker("app")) == [ErrorCode.refused, ErrorCode.refused]
-    worker = worker_of(house)
+    harness = MixedHarness()
+    harness.talker("app").send(create(b"f"))
+    harness.talker("app").take_bytes()
+    harness.engine.drain()
+    harness.talker("app").send(create(b"f"), create(b"f", b"", WAIT))
+    assert error_codes(harness.talker("app")) == [ErrorCode.refused, ErrorCode.refused]
+    worker = worker_of(harness)
     worker.send(ASK, SLEEP)
     assert worker.packets() == [NOOP]
 
 
 def test_a_waiting_job_that_ended_and_is_run_again_holds_nobody_up() -> None:
-    house = MixedHouse()
-    app = house.talker("app")
+    harness = MixedHarness()
+    app = harness.talker("app")
     app.send(create(b"slow", b"", WAIT), create(b"f", b"", WAIT))
-    worker_of(house).send(ASK, complete(5, b"broken"))
-    failed = kept_job(house.store, 2)
+    worker_of(harness).send(ASK, complete(5, b"broken"))
+    failed = kept_job(harness.store, 2)
     assert failed is not None
-    house.engine.retry(failed)
-    slow = house.talker("slow")
+    harness.engine.retry(failed)
+    slow = harness.talker("slow")
     slow.send(packet(Kind.worker_connect, b"slow"), ASK, complete(0))
     heard = app.take_bytes()
     assert heard.endswith(packet(Kind.job_complete_res, numbers(1) + b"\5broken"))
@@ -386,9 +386,9 @@ def test_a_waiting_job_that_ended_and_is_run_again_holds_nobody_up() -> None:
 
 
 def test_the_list_of_workers_names_the_protocol() -> None:
-    house = MixedHouse()
-    worker_of(house).send(SLEEP)
-    admin = house.talker("admin")
+    harness = MixedHarness()
+    worker_of(harness).send(SLEEP)
+    admin = harness.talker("admin")
     admin.send(request(1001, b"workers", b""))
     answer = admin.take_bytes()
     assert b'"protocol":"gearman-draft"' in answer
@@ -397,10 +397,10 @@ def test_the_list_of_workers_names_the_protocol() -> None:
 
 
 def test_both_protocols_share_the_queue() -> None:
-    house = MixedHouse()
-    house.talker("client").send(*(request(Modern.SUBMIT_JOB_BG, b"f", b"", b"%d" % n) for n in (1, 3)))
-    house.talker("app").send(create(b"f", b"2"))
-    worker = worker_of(house)
+    harness = MixedHarness()
+    harness.talker("client").send(*(request(Modern.SUBMIT_JOB_BG, b"f", b"", b"%d" % n) for n in (1, 3)))
+    harness.talker("app").send(create(b"f", b"2"))
+    worker = worker_of(harness)
     for payload in (b"1", b"3", b"2"):
         worker.send(ASK)
         assert worker.packets() == [Packet(Kind.job_assign_res, b"f\0" + payload)]
@@ -412,27 +412,27 @@ def test_half_a_packet_is_not_a_packet() -> None:
 
 
 def test_a_job_that_a_connection_did_for_itself_is_not_queued_again() -> None:
-    house = MixedHouse()
-    both = worker_of(house, "both")
-    other = worker_of(house, "other")
+    harness = MixedHarness()
+    both = worker_of(harness, "both")
+    other = worker_of(harness, "other")
     other.send(SLEEP)
     both.send(create(b"f", job_type=WAIT))
     both.send(ASK)
     other.packets()
     other.send(SLEEP)
     both.leave()
-    assert not house.engine.jobs
-    assert house.engine.functions[b"f"].requeued == 0
+    assert not harness.engine.jobs
+    assert harness.engine.functions[b"f"].requeued == 0
     assert other.packets() == []
 
 
 def test_one_who_waits_for_a_job_that_has_ended_and_holds_its_key_is_told_at_once() -> None:
-    house = MixedHouse()
+    harness = MixedHarness()
     options = SubmitOptions(unique_for_us=SECOND_US)
-    job = house.engine.submit(b"f", b"key", b"", NORMAL, Delivery.HANDLE, None, options)
-    worker = worker_of(house)
+    job = harness.engine.submit(b"f", b"key", b"", NORMAL, Delivery.HANDLE, None, options)
+    worker = worker_of(harness)
     worker.send(ASK, complete(0, b"result"))
-    client = house.talker("client")
+    client = harness.talker("client")
     client.send(create(b"f", b"args", WAIT, b"key"))
     assert [heard.kind for heard in client.packets()] == [Kind.job_create_res, Kind.job_complete_res]
     assert (client.session.subscriptions, job.subscribers) == ({}, None)

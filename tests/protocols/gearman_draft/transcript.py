@@ -25,9 +25,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.protocols.gearman import transcript as modern
-from tests.protocols.gearman.house import Talker
+from tests.protocols.gearman.harness import Talker
 from tests.protocols.gearman.transcript import MANNERS, SETTINGS, WORD, Step, Transcript, perform, speak, unquoted
-from tests.protocols.gearman_draft.house import MixedHouse
+from tests.protocols.gearman_draft.harness import MixedHarness
 from tests.support.draft_wire import ErrorCode, Kind, numbers, packet, split_packet
 
 __all__ = ["MANNERS", "Transcript", "load", "play"]
@@ -94,26 +94,26 @@ BODIES: dict[str, Callable[[list[bytes]], bytes]] = {
 }
 
 
-def play(transcript: Transcript, manner: str) -> MixedHouse:
-    """Play it against a new house; raises AssertionError where it is not as written."""
+def play(transcript: Transcript, manner: str) -> MixedHarness:
+    """Play it against a new harness; raises AssertionError where it is not as written."""
     settings: dict[str, Any] = {}
     for name in transcript.settings:
         settings.update(SETTINGS[name]())
-    house = MixedHouse(**settings)
+    harness = MixedHarness(**settings)
     ahead: dict[str, int] = {}
     for index, step in enumerate(transcript.steps):
         try:
             if step.verb == ">":
-                speak(house, transcript.steps, index, manner, ahead)
+                speak(harness, transcript.steps, index, manner, ahead)
             elif isinstance(step, ErrorStep):
-                hear_error(house.talker(step.who), step)
+                hear_error(harness.talker(step.who), step)
             else:
-                perform(house, step)
+                perform(harness, step)
         except AssertionError as error:
             raise AssertionError(f"{transcript.title} ({manner}): {step.line}\n{error}") from error
-    for name, talker in house.talkers.items():
+    for name, talker in harness.talkers.items():
         assert not talker.wire.written, f"{transcript.title} ({manner}): {name} also heard {talker.wire.written!r}"
-    return house
+    return harness
 
 
 def hear_error(talker: Talker, step: ErrorStep) -> None:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from switchgear.protocols.gearmonkey import connecting, hashes, key_commands, pubsub, queues
-from tests.protocols.gearmonkey.house import MonkeyHouse
+from tests.protocols.gearmonkey.harness import MonkeyHarness
 from tests.protocols.gearmonkey.transcript import SCRIPT, SHA
 from tests.support.resp_wire import command
 
@@ -42,7 +42,7 @@ sensible = st.one_of(
     st.builds(lambda name, n, end: ("HSET", f"job:{name}:{n}", "status", end, "output", "y"), names, ids, values),
     st.builds(lambda name, n: ("BRPOP", f"lock:{name}:{n}", 1), names, ids),
 )
-verbs = st.sampled_from(sorted(name.decode() for name in MonkeyHouse().setup.verbs))
+verbs = st.sampled_from(sorted(name.decode() for name in MonkeyHarness().setup.verbs))
 wild = st.builds(lambda verb, key, rest: (verb, key, *rest), verbs, any_key, st.lists(any_key | values, max_size=4))
 sayings = st.lists(
     st.tuples(st.sampled_from(["a", "b", "c"]), st.one_of(sensible, sensible, wild, st.tuples(verbs))), max_size=40
@@ -51,27 +51,27 @@ sayings = st.lists(
 
 def listen(said: list[tuple[str, tuple[Any, ...]]], piece_bytes: int) -> dict[str, bytes]:
     """What everybody heard."""
-    house = MonkeyHouse()
+    harness = MonkeyHarness()
     heard = {}
     for name in "abc":
-        house.talker(name)
+        harness.talker(name)
     for number, (name, words) in enumerate(said):
-        talker = house.talker(name)
+        talker = harness.talker(name)
         if talker.wire.is_closed:
             continue
         data = command(*words)
         for at in range(0, len(data), piece_bytes):
             talker.send(data[at : at + piece_bytes])
         if number % 7 == 6:
-            house.pass_time(1)
-    for name, talker in house.talkers.items():
+            harness.pass_time(1)
+    for name, talker in harness.talkers.items():
         heard[name] = talker.wire.written
         talker.heard()  # whole replies, and nothing else
         if not talker.wire.is_closed:
             talker.session.closed()
-    house.turn()
-    assert not house.setup.sessions
-    assert not house.setup.locks.waiting
+    harness.turn()
+    assert not harness.setup.sessions
+    assert not harness.setup.locks.waiting
     return heard
 
 
@@ -85,9 +85,9 @@ def test_whatever_is_said_is_answered_in_whole_replies_however_it_is_cut(
 
 def test_the_modules_of_handlers_are_all_in_the_table() -> None:
     """A handler that nobody calls is a command that nobody can give."""
-    house = MonkeyHouse()
+    harness = MonkeyHarness()
     called = set()
-    for verb in house.setup.verbs.values():
+    for verb in harness.setup.verbs.values():
         called |= {verb.handler, *(sub.handler for sub in verb.subcommands.values())}
     for module in (connecting, hashes, key_commands, pubsub, queues):
         for name, value in vars(module).items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.protocols.gearmonkey.house import MonkeyHouse, Word, pop, push
+from tests.protocols.gearmonkey.harness import MonkeyHarness, Word, pop, push
 from tests.support.resp_wire import OK, Error, Simple
 
 NO_NUMBERS: list[Word] = [
@@ -48,13 +48,13 @@ NO_NUMBERS: list[Word] = [
     ids=lambda words: " ".join(map(str, words))[:30],
 )
 def test_what_is_no_number_is_refused(words: tuple[str | None, ...], number: Word) -> None:
-    house = MonkeyHouse()
-    push(house)
-    pop(house)
+    harness = MonkeyHarness()
+    push(harness)
+    pop(harness)
     if words[0] == "BRPOP" and number == "+1":
         number = "++1"  # a float may have a plus
-    assert isinstance(house.ask("worker", *(number if word is None else word for word in words)), Error)
-    assert house.ask("worker", "HMSET", "job:f:1", "status", "success") == OK
+    assert isinstance(harness.ask("worker", *(number if word is None else word for word in words)), Error)
+    assert harness.ask("worker", "HMSET", "job:f:1", "status", "success") == OK
 
 
 @pytest.mark.parametrize(
@@ -63,21 +63,21 @@ def test_what_is_no_number_is_refused(words: tuple[str | None, ...], number: Wor
     ids=lambda number: repr(number)[:12],
 )
 def test_a_job_is_not_scheduled_for_a_time_that_is_none(number: Word) -> None:
-    house = MonkeyHouse()
-    house.ask("client", "INCR", "uid:f")
-    house.ask("client", "HMSET", "job:f:1", "status", "idle")
+    harness = MonkeyHarness()
+    harness.ask("client", "INCR", "uid:f")
+    harness.ask("client", "HMSET", "job:f:1", "status", "idle")
     if number == "+1":
         number = "++1"  # a float may have a plus
-    assert isinstance(house.ask("client", "ZADD", "queue:f:scheduled", number, "1"), Error)
-    assert house.ask("client", "ZADD", "queue:f:scheduled", "253402300799", "1") == 1
+    assert isinstance(harness.ask("client", "ZADD", "queue:f:scheduled", number, "1"), Error)
+    assert harness.ask("client", "ZADD", "queue:f:scheduled", "253402300799", "1") == 1
 
 
 def test_a_number_of_a_length_that_no_string_has_ends_the_conversation() -> None:
     for line in (b"*" + b"9" * 5000, b"*1\r\n$" + b"9" * 5000, b"*\xb2", b"*1_0", b"*1\r\n$1_0", b"*1\r\n$+1"):
-        house = MonkeyHouse()
-        house.talker("client").send(line + b"\r\n")
-        (reply,) = house.heard("client")
+        harness = MonkeyHarness()
+        harness.talker("client").send(line + b"\r\n")
+        (reply,) = harness.heard("client")
         assert isinstance(reply, Error)
         assert reply.text.startswith(b"ERR Protocol error")
-        assert house.talker("client").wire.is_closed
-    assert house.ask("other", "PING") == Simple(b"PONG")
+        assert harness.talker("client").wire.is_closed
+    assert harness.ask("other", "PING") == Simple(b"PONG")

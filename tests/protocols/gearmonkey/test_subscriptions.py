@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from switchgear.engine.engine import EngineSettings
 from switchgear.protocols.gearmonkey import pubsub, session, subscriptions
 from switchgear.protocols.gearmonkey.patterns import Pattern
-from tests.protocols.gearmonkey.house import TRIO, FakeTransport, MonkeyHouse, pop, push
+from tests.protocols.gearmonkey.harness import TRIO, FakeTransport, MonkeyHarness, pop, push
 from tests.support.resp_wire import Error, Push
 
 LONG = b"y" * 5000  # a message that is not copied
@@ -22,8 +22,8 @@ LONG = b"y" * 5000  # a message that is not copied
 class Subscriber(FakeTransport):
     """A peer that takes what it is sent only when told to, and remembers in which pieces it came."""
 
-    def __init__(self, house: MonkeyHouse) -> None:
-        super().__init__(house)
+    def __init__(self, harness: MonkeyHarness) -> None:
+        super().__init__(harness)
         self.pieces: list[bytes] = []
         self.pending_bytes = 0
         self.given_up_with = 0
@@ -40,27 +40,27 @@ class Subscriber(FakeTransport):
         self.given_up_with = waiting_bytes
 
 
-def subscriber(house: MonkeyHouse, name: str) -> Subscriber:
-    wire = Subscriber(house)
-    talker = house.talker(name)
+def subscriber(harness: MonkeyHarness, name: str) -> Subscriber:
+    wire = Subscriber(harness)
+    talker = harness.talker(name)
     talker.wire = talker.session.transport = wire
     return wire
 
 
-def held(house: MonkeyHouse) -> int:
-    return house.engine.memory.subscription_bytes
+def held(harness: MonkeyHarness) -> int:
+    return harness.engine.memory.subscription_bytes
 
 
 # --- patterns ---
 
 
 def test_one_command_has_no_more_wildcards_than_can_be_read_in_one_turn() -> None:
-    house = MonkeyHouse(packet_bytes=100_000)
+    harness = MonkeyHarness(packet_bytes=100_000)
     patterns = [b"?" * 50 + b"%03d" % number for number in range(subscriptions.MOST_SPECIAL // 50)]
-    assert len(house.tell("peer", ("PSUBSCRIBE", *patterns))) == len(patterns)
+    assert len(harness.tell("peer", ("PSUBSCRIBE", *patterns))) == len(patterns)
     refused = Error(b"ERR patterns with more than 15000 special bytes at once")
-    assert house.ask("peer", "PSUBSCRIBE", *patterns, "?") == refused
-    assert house.talker("peer").session.patterns.keys() == set(patterns)
+    assert harness.ask("peer", "PSUBSCRIBE", *patterns, "?") == refused
+    assert harness.talker("peer").session.patterns.keys() == set(patterns)
 
 
 def test_a_pattern_takes_memory_in_proportion_to_its_bytes() -> None:
@@ -151,91 +151,91 @@ def test_most_patterns_only_say_what_a_name_begins_with(pattern: bytes, prefix: 
 
 
 def test_what_is_subscribed_to_counts_as_memory_until_it_is_not() -> None:
-    house = MonkeyHouse()
-    house.tell("client", ("SUBSCRIBE", "a", "b", "a"), ("PSUBSCRIBE", "c*", "*d?", "c*"))
-    both = held(house)
+    harness = MonkeyHarness()
+    harness.tell("client", ("SUBSCRIBE", "a", "b", "a"), ("PSUBSCRIBE", "c*", "*d?", "c*"))
+    both = held(harness)
     assert both > 4 * 200
-    house.tell("client", ("SUBSCRIBE", "a"), ("PSUBSCRIBE", "c*"))
-    assert held(house) == both
-    house.tell("other", ("PSUBSCRIBE", "c*"))
-    assert held(house) > both
-    house.tell("other", ("PUNSUBSCRIBE", "c*", "c*", "never"), ("UNSUBSCRIBE", "never"))
-    assert held(house) == both
-    house.tell("client", ("UNSUBSCRIBE", "a"), ("PUNSUBSCRIBE", "*d?"))
-    assert 0 < held(house) < both
-    house.leave("client")
-    assert held(house) == 0
-    house.tell("other", ("SUBSCRIBE", "a"), ("PSUBSCRIBE", "c*"), ("RESET",))
-    assert held(house) == 0
+    harness.tell("client", ("SUBSCRIBE", "a"), ("PSUBSCRIBE", "c*"))
+    assert held(harness) == both
+    harness.tell("other", ("PSUBSCRIBE", "c*"))
+    assert held(harness) > both
+    harness.tell("other", ("PUNSUBSCRIBE", "c*", "c*", "never"), ("UNSUBSCRIBE", "never"))
+    assert held(harness) == both
+    harness.tell("client", ("UNSUBSCRIBE", "a"), ("PUNSUBSCRIBE", "*d?"))
+    assert 0 < held(harness) < both
+    harness.leave("client")
+    assert held(harness) == 0
+    harness.tell("other", ("SUBSCRIBE", "a"), ("PSUBSCRIBE", "c*"), ("RESET",))
+    assert held(harness) == 0
 
 
 @pytest.mark.parametrize("words", [("SUBSCRIBE", "b", "c"), ("PSUBSCRIBE", "b*", "*c")])
 def test_a_subscription_that_finds_no_memory_is_refused_and_changes_nothing(words: tuple[str, ...]) -> None:
-    house = MonkeyHouse(settings=EngineSettings(memory_bytes=4000))
-    house.ask("client", "SUBSCRIBE", "a")
-    before = held(house)
-    house.engine.memory.job_bytes = house.engine.memory.stored_limit_bytes - before - 500
-    assert house.ask("client", *words) == Error(b"OOM there is no memory for more subscriptions")
-    assert held(house) == before
-    assert house.ask("other", "PUBLISH", "b", "x") == 0
-    house.engine.memory.job_bytes = 0
-    assert house.ask("client", words[0], words[1])[2] == 2
+    harness = MonkeyHarness(settings=EngineSettings(memory_bytes=4000))
+    harness.ask("client", "SUBSCRIBE", "a")
+    before = held(harness)
+    harness.engine.memory.job_bytes = harness.engine.memory.stored_limit_bytes - before - 500
+    assert harness.ask("client", *words) == Error(b"OOM there is no memory for more subscriptions")
+    assert held(harness) == before
+    assert harness.ask("other", "PUBLISH", "b", "x") == 0
+    harness.engine.memory.job_bytes = 0
+    assert harness.ask("client", words[0], words[1])[2] == 2
 
 
 def test_subscriptions_that_are_there_already_are_confirmed_as_often_as_they_are_named() -> None:
-    house = MonkeyHouse()
-    replies = house.tell("client", ("SUBSCRIBE", "a", "b", "a"), ("PSUBSCRIBE", "a"))
+    harness = MonkeyHarness()
+    replies = harness.tell("client", ("SUBSCRIBE", "a", "b", "a"), ("PSUBSCRIBE", "a"))
     assert [reply[2] for reply in replies] == [1, 2, 2, 3]
 
 
 def test_patterns_of_all_connections_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subscriptions, "MOST_PATTERN_SUBSCRIPTIONS", 3)
-    house = MonkeyHouse()
-    house.tell("a", ("PSUBSCRIBE", "x*", "y*"))
-    assert house.ask("b", "PSUBSCRIBE", "x*", "y*") == Error(b"OOM connections have 3 subscriptions to patterns")
-    assert house.ask("b", "PSUBSCRIBE", "x*")[2] == 1
-    house.leave("a")
-    assert house.ask("b", "PSUBSCRIBE", "y*")[2] == 2
+    harness = MonkeyHarness()
+    harness.tell("a", ("PSUBSCRIBE", "x*", "y*"))
+    assert harness.ask("b", "PSUBSCRIBE", "x*", "y*") == Error(b"OOM connections have 3 subscriptions to patterns")
+    assert harness.ask("b", "PSUBSCRIBE", "x*")[2] == 1
+    harness.leave("a")
+    assert harness.ask("b", "PSUBSCRIBE", "y*")[2] == 2
 
 
 def test_the_work_of_comparing_is_bounded_for_a_connection_and_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
     steps = Pattern(b"*[ab][cd]*").steps(72)
     monkeypatch.setattr(subscriptions, "MOST_STEPS_OF_CONNECTION", steps)
     monkeypatch.setattr(subscriptions, "MOST_STEPS", 2 * steps)
-    house = MonkeyHouse()
+    harness = MonkeyHarness()
     of_connection = Error(b"OOM comparing names with the patterns of this connection would take too long")
-    assert house.ask("a", "PSUBSCRIBE", "*[ab][cd]*", "x?") == of_connection
-    house.tell("a", ("PSUBSCRIBE", "*[ab][cd]*", "*", "channel:*"))
-    house.tell("b", ("PSUBSCRIBE", "*[ab][ce]*"))
+    assert harness.ask("a", "PSUBSCRIBE", "*[ab][cd]*", "x?") == of_connection
+    harness.tell("a", ("PSUBSCRIBE", "*[ab][cd]*", "*", "channel:*"))
+    harness.tell("b", ("PSUBSCRIBE", "*[ab][ce]*"))
     of_all = Error(b"OOM comparing names with the patterns of all connections would take too long")
-    assert house.ask("c", "PSUBSCRIBE", "x?") == of_all
-    assert house.ask("c", "PSUBSCRIBE", "*[ab][cd]*")[2] == 1, "others have it already"
-    house.leave("b")
-    assert house.ask("d", "PSUBSCRIBE", "x?")[2] == 1
+    assert harness.ask("c", "PSUBSCRIBE", "x?") == of_all
+    assert harness.ask("c", "PSUBSCRIBE", "*[ab][cd]*")[2] == 1, "others have it already"
+    harness.leave("b")
+    assert harness.ask("d", "PSUBSCRIBE", "x?")[2] == 1
 
 
 def test_one_command_does_not_make_the_server_parse_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subscriptions, "MOST_SPECIAL", 10)
-    house = MonkeyHouse()
-    assert house.ask("a", "PSUBSCRIBE", "????????", "????") == Error(
+    harness = MonkeyHarness()
+    assert harness.ask("a", "PSUBSCRIBE", "????????", "????") == Error(
         b"ERR patterns with more than 10 special bytes at once"
     )
-    assert len(house.tell("a", ("PSUBSCRIBE", "*" * 70, "????"))) == 2, "stars in a row are one"
+    assert len(harness.tell("a", ("PSUBSCRIBE", "*" * 70, "????"))) == 2, "stars in a row are one"
     many = [b"%d" % number for number in range(1001)]
     for word in ("SUBSCRIBE", "UNSUBSCRIBE", "PSUBSCRIBE", "PUNSUBSCRIBE"):
-        assert house.ask("a", word, *many) == Error(b"ERR more than 1000 channels or patterns at once")
-        assert house.ask("a", word, "x" * 73) == Error(b"ERR name of a channel over 72 bytes")
+        assert harness.ask("a", word, *many) == Error(b"ERR more than 1000 channels or patterns at once")
+        assert harness.ask("a", word, "x" * 73) == Error(b"ERR name of a channel over 72 bytes")
 
 
 # --- who is told ---
 
 
 def test_who_is_told_follows_every_change_of_subscriptions() -> None:
-    house = MonkeyHouse()
+    harness = MonkeyHarness()
 
     def told() -> int:
-        count: int = house.ask("publisher", "PUBLISH", "channel:f", "x")
-        assert count == sum(len(house.heard(name)) for name in ("a", "b"))
+        count: int = harness.ask("publisher", "PUBLISH", "channel:f", "x")
+        assert count == sum(len(harness.heard(name)) for name in ("a", "b"))
         return count
 
     changes: list[tuple[str, tuple[str, ...], int]] = [
@@ -251,93 +251,93 @@ def test_who_is_told_follows_every_change_of_subscriptions() -> None:
         ("a", ("PUNSUBSCRIBE",), 0),
     ]
     for name, words, count in changes:
-        house.tell(name, words)
+        harness.tell(name, words)
         assert told() == told() == count, words
 
 
 def test_many_names_are_published_to_and_few_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    house = MonkeyHouse()
-    house.tell("a", ("PSUBSCRIBE", "*7?", "b*"))
+    harness = MonkeyHarness()
+    harness.tell("a", ("PSUBSCRIBE", "*7?", "b*"))
     for number in range(1000):
-        assert house.ask("publisher", "PUBLISH", f"b{number}", "x") == 1 + (number // 10 % 10 == 7 and number > 9)
-        house.heard("a")
-    assert len(house.setup.channels._known) <= subscriptions.MOST_KNOWN_NAMES
-    house.leave("a")
-    assert not house.setup.channels._known
+        assert harness.ask("publisher", "PUBLISH", f"b{number}", "x") == 1 + (number // 10 % 10 == 7 and number > 9)
+        harness.heard("a")
+    assert len(harness.setup.channels._known) <= subscriptions.MOST_KNOWN_NAMES
+    harness.leave("a")
+    assert not harness.setup.channels._known
 
 
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("message", [b"short", LONG])
 def test_a_message_comes_once_for_each_pattern(version: int, message: bytes) -> None:
-    house = MonkeyHouse()
-    house.ask("a", "HELLO", version)
-    house.tell("a", ("SUBSCRIBE", "x"), ("PSUBSCRIBE", "*", "**", "?"))
-    assert house.ask("publisher", "PUBLISH", "x", message) == 4
+    harness = MonkeyHarness()
+    harness.ask("a", "HELLO", version)
+    harness.tell("a", ("SUBSCRIBE", "x"), ("PSUBSCRIBE", "*", "**", "?"))
+    assert harness.ask("publisher", "PUBLISH", "x", message) == 4
     expected = [[b"message", b"x", message], *([b"pmessage", text, b"x", message] for text in (b"*", b"**", b"?"))]
-    assert house.heard("a") == (expected if version == 2 else [Push(words) for words in expected])
+    assert harness.heard("a") == (expected if version == 2 else [Push(words) for words in expected])
 
 
 def test_all_subscribers_share_one_copy_of_a_long_message() -> None:
-    house = MonkeyHouse(output_bytes=10_000_000)
-    wires = [subscriber(house, name) for name in "abc"]
+    harness = MonkeyHarness(output_bytes=10_000_000)
+    wires = [subscriber(harness, name) for name in "abc"]
     for name in "abc":
-        house.tell(name, ("SUBSCRIBE", "x"), ("PSUBSCRIBE", *("*" * (count + 1) for count in range(60))))
-    assert house.ask("publisher", "PUBLISH", "x", LONG) == 3 * 61
+        harness.tell(name, ("SUBSCRIBE", "x"), ("PSUBSCRIBE", *("*" * (count + 1) for count in range(60))))
+    assert harness.ask("publisher", "PUBLISH", "x", LONG) == 3 * 61
     copies = {id(piece) for wire in wires for piece in wire.pieces if len(piece) >= len(LONG)}
     assert len(copies) == 1
 
 
 def test_a_subscriber_is_hung_up_on_before_more_is_written_than_may_wait_for_it() -> None:
-    house = MonkeyHouse(output_bytes=100_000)
-    wire = subscriber(house, "hoarder")
-    innocent = subscriber(house, "innocent")
-    house.tell("hoarder", ("PSUBSCRIBE", *("*" * (count + 1) for count in range(60))))
-    house.tell("innocent", ("SUBSCRIBE", "x"))
+    harness = MonkeyHarness(output_bytes=100_000)
+    wire = subscriber(harness, "hoarder")
+    innocent = subscriber(harness, "innocent")
+    harness.tell("hoarder", ("PSUBSCRIBE", *("*" * (count + 1) for count in range(60))))
+    harness.tell("innocent", ("SUBSCRIBE", "x"))
     wire.pieces.clear()
-    assert house.ask("publisher", "PUBLISH", "x", LONG) == 61
+    assert harness.ask("publisher", "PUBLISH", "x", LONG) == 61
     assert wire.given_up_with > 60 * len(LONG)
     assert not wire.pieces
     assert not innocent.given_up_with
-    assert house.heard("innocent")[-1] == [b"message", b"x", LONG]
-    assert house.talker("hoarder").session.closing
+    assert harness.heard("innocent")[-1] == [b"message", b"x", LONG]
+    assert harness.talker("hoarder").session.closing
 
 
 def test_what_a_subscriber_has_not_read_counts() -> None:
-    house = MonkeyHouse(output_bytes=100_000)
-    wire = subscriber(house, "a")
-    house.tell("a", ("SUBSCRIBE", "x"))
+    harness = MonkeyHarness(output_bytes=100_000)
+    wire = subscriber(harness, "a")
+    harness.tell("a", ("SUBSCRIBE", "x"))
     wire.pending_bytes = 94_000
-    house.ask("publisher", "PUBLISH", "x", LONG)
+    harness.ask("publisher", "PUBLISH", "x", LONG)
     assert not wire.given_up_with
     wire.pending_bytes = 96_000
-    house.ask("publisher", "PUBLISH", "x", LONG)
+    harness.ask("publisher", "PUBLISH", "x", LONG)
     assert wire.given_up_with > 100_000
 
 
 def test_many_messages_of_one_turn_count_together() -> None:
-    house = MonkeyHouse(output_bytes=50_000, packet_bytes=1_000_000)
-    wire = subscriber(house, "a")
-    house.tell("a", ("SUBSCRIBE", "x"))
-    house.tell("publisher", *[("PUBLISH", "x", LONG)] * 9)
+    harness = MonkeyHarness(output_bytes=50_000, packet_bytes=1_000_000)
+    wire = subscriber(harness, "a")
+    harness.tell("a", ("SUBSCRIBE", "x"))
+    harness.tell("publisher", *[("PUBLISH", "x", LONG)] * 9)
     assert not wire.given_up_with
-    house.tell("publisher", *[("PUBLISH", "x", LONG)] * 10)
+    harness.tell("publisher", *[("PUBLISH", "x", LONG)] * 10)
     assert wire.given_up_with
 
 
 def test_messages_that_wait_for_the_store_count() -> None:
-    house = MonkeyHouse(keeps=True, output_bytes=20_000, packet_bytes=1_000_000)
-    house.tell("client", ("INCR", "uid:f"), ("HMSET", "job:f:1", "status", "idle", "input", "x"))
-    house.tell("client", ("LPUSH", "queue:f:normal", "1"))
-    house.keep()
-    house.tell("worker", ("BRPOP", *TRIO, 1))
-    house.keep()  # the start of the job
-    assert house.heard("worker") == [[b"queue:f:normal", b"1"]]
-    wire = subscriber(house, "a")
-    house.tell("a", ("SUBSCRIBE", "x"))
-    house.tell("worker", ("HMSET", "job:f:1", "status", "success"), ("PUBLISH", "x", LONG), ("PUBLISH", "x", LONG))
-    house.tell("worker", ("PUBLISH", "x", LONG))
+    harness = MonkeyHarness(keeps=True, output_bytes=20_000, packet_bytes=1_000_000)
+    harness.tell("client", ("INCR", "uid:f"), ("HMSET", "job:f:1", "status", "idle", "input", "x"))
+    harness.tell("client", ("LPUSH", "queue:f:normal", "1"))
+    harness.keep()
+    harness.tell("worker", ("BRPOP", *TRIO, 1))
+    harness.keep()  # the start of the job
+    assert harness.heard("worker") == [[b"queue:f:normal", b"1"]]
+    wire = subscriber(harness, "a")
+    harness.tell("a", ("SUBSCRIBE", "x"))
+    harness.tell("worker", ("HMSET", "job:f:1", "status", "success"), ("PUBLISH", "x", LONG), ("PUBLISH", "x", LONG))
+    harness.tell("worker", ("PUBLISH", "x", LONG))
     assert not wire.given_up_with
-    house.tell("worker", ("PUBLISH", "x", LONG))
+    harness.tell("worker", ("PUBLISH", "x", LONG))
     assert wire.given_up_with
 
 
@@ -346,25 +346,25 @@ def test_messages_that_wait_for_the_store_count() -> None:
 
 def test_publishing_much_lets_others_be_served_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "MOST_STEPS_AT_ONCE", 100)
-    house = MonkeyHouse()
-    house.tell("a", ("SUBSCRIBE", "x"))
-    house.peers_read = False
-    answers = house.tell("publisher", *[("PUBLISH", "x", "y")] * 10)
+    harness = MonkeyHarness()
+    harness.tell("a", ("SUBSCRIBE", "x"))
+    harness.peers_read = False
+    answers = harness.tell("publisher", *[("PUBLISH", "x", "y")] * 10)
     assert 0 < len(answers) < 10
-    house.peers_read = True
-    house.soon(house.talker("publisher").session.go_on)
-    house.turn()
-    assert len(answers) + len(house.heard("publisher")) == 10
+    harness.peers_read = True
+    harness.soon(harness.talker("publisher").session.go_on)
+    harness.turn()
+    assert len(answers) + len(harness.heard("publisher")) == 10
 
 
 def test_a_transaction_cannot_publish_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pubsub, "MOST_STEPS_OF_TRANSACTION", 100)
-    house = MonkeyHouse()
-    house.tell("a", ("SUBSCRIBE", "x"))
-    replies = house.tell("publisher", ("MULTI",), *[("PUBLISH", "x", "y")] * 10, ("EXEC",))[-1]
+    harness = MonkeyHarness()
+    harness.tell("a", ("SUBSCRIBE", "x"))
+    replies = harness.tell("publisher", ("MULTI",), *[("PUBLISH", "x", "y")] * 10, ("EXEC",))[-1]
     assert replies[0] == 1
     assert replies[-1] == Error(b"ERR the transaction publishes too much, to too many")
-    assert house.ask("publisher", "PUBLISH", "x", "y") == 1
+    assert harness.ask("publisher", "PUBLISH", "x", "y") == 1
 
 
 def test_jobs_are_told_of_without_comparing_names_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -376,10 +376,10 @@ def test_jobs_are_told_of_without_comparing_names_again(monkeypatch: pytest.Monk
         return matches(self, text)
 
     monkeypatch.setattr(Pattern, "matches", counted)
-    house = MonkeyHouse()
-    house.tell("a", ("PSUBSCRIBE", "*:f", "*:?"))
+    harness = MonkeyHarness()
+    harness.tell("a", ("PSUBSCRIBE", "*:f", "*:?"))
     for _ in range(5):
-        push(house)
-        pop(house)
-        house.leave("worker")
+        push(harness)
+        pop(harness)
+        harness.leave("worker")
     assert len(compared) <= 2

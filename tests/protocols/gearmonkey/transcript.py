@@ -27,7 +27,7 @@ from pathlib import Path
 from switchgear.errors import Refused
 from switchgear.model import NORMAL, Delivery
 from switchgear.testing import RecordingPeer
-from tests.protocols.gearmonkey.house import MonkeyHouse
+from tests.protocols.gearmonkey.harness import MonkeyHarness
 from tests.support.resp_wire import command
 
 FOLDER = Path(__file__).parent / "transcripts"
@@ -141,50 +141,50 @@ def _next(words: list[str], version: int) -> bytes:
     return b"$%d\r\n%b\r\n" % (len(data), data)
 
 
-# --- playing against a house ---
+# --- playing against a harness ---
 
 
-def play(transcript: Transcript, manner: str, version: int) -> MonkeyHouse:
-    """Play it against a new house; raises AssertionError where it is not as written."""
+def play(transcript: Transcript, manner: str, version: int) -> MonkeyHarness:
+    """Play it against a new harness; raises AssertionError where it is not as written."""
     player = Player(transcript, manner, version)
     for step in transcript.steps:
         try:
             player.take(step)
         except AssertionError as error:
             raise AssertionError(f"{transcript.title} ({manner}, RESP{version}): {step.line}\n{error}") from error
-    for name, talker in player.house.talkers.items():
+    for name, talker in player.harness.talkers.items():
         assert not talker.wire.written, f"{transcript.title}: {name} also heard {talker.wire.written!r}"
-    return player.house
+    return player.harness
 
 
 class Player:
     """Somebody who plays all roles."""
 
     def __init__(self, transcript: Transcript, manner: str, version: int) -> None:
-        self.house = MonkeyHouse(keeps=transcript.keeps)
+        self.harness = MonkeyHarness(keeps=transcript.keeps)
         self.names = Names()
         self.manner = manner
         self.version = version
         self.other = RecordingPeer()
-        self.worker = self.house.engine.add_worker(self.other, "other")
+        self.worker = self.harness.engine.add_worker(self.other, "other")
 
     def take(self, step: Step) -> None:
         rest = self.names.fill_in(step.rest)
         if step.who == "other":
             self._other(step.verb, rest.split())
         elif step.who == "later":
-            self.house.pass_time(float(step.verb))
+            self.harness.pass_time(float(step.verb))
         elif step.who == "keep":
-            self.house.keep()
+            self.harness.keep()
         elif step.who == "lose":
-            self.house.fail_to_keep(Refused("storage", "storage failed: no room"))
+            self.harness.fail_to_keep(Refused("storage", "storage failed: no room"))
         else:
             self._talk(step.who, step.verb, rest)
 
     def _talk(self, who: str, verb: str, rest: str) -> None:
-        if who not in self.house.talkers and self.version == 3:
-            self.house.ask(who, "HELLO", 3)
-        talker = self.house.talker(who)
+        if who not in self.harness.talkers and self.version == 3:
+            self.harness.ask(who, "HELLO", 3)
+        talker = self.harness.talker(who)
         if verb == ">":
             data = command(*words_in(rest))
             pieces = [data] if self.manner == "whole" else [bytes([byte]) for byte in data]
@@ -198,14 +198,14 @@ class Player:
         elif verb == "waits":
             assert not talker.wire.written, f"heard {talker.wire.written!r}"
         elif verb == "leaves":
-            self.house.leave(who)
+            self.harness.leave(who)
         elif verb != "<redis":
             assert f"{verb} {rest}" == "is hung up on", f"what is {verb}?"
             assert talker.wire.is_closed
 
     def _other(self, verb: str, words: list[str]) -> None:
-        engine = self.house.engine
-        engine.advance(self.house.clock.now_us())
+        engine = self.harness.engine
+        engine.advance(self.harness.clock.now_us())
         if verb == "submits":
             engine.submit(words[0].encode(), b"", words[1].encode(), NORMAL, Delivery.HANDLE)
         elif verb == "can":
@@ -222,4 +222,4 @@ class Player:
             assert engine.cancel(engine.jobs[int(words[0])])
         else:
             raise AssertionError(f"what is {verb}?")
-        self.house.turn()
+        self.harness.turn()

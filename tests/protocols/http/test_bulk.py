@@ -8,76 +8,76 @@ from typing import Any
 import pytest
 
 from switchgear.net.operations import bulk
-from tests.protocols.http.house import Answer, HttpHouse
+from tests.protocols.http.harness import Answer, HttpHarness
 from tests.protocols.http.test_submitting import fail, submit, take
 
 
-def act(house: HttpHouse, **fields: Any) -> Answer:
-    return house.ask("operator", "POST", "/v1/bulk", fields)
+def act(harness: HttpHarness, **fields: Any) -> Answer:
+    return harness.ask("operator", "POST", "/v1/bulk", fields)
 
 
-def house_with_failures(count: int) -> HttpHouse:
-    house = HttpHouse()
+def harness_with_failures(count: int) -> HttpHarness:
+    harness = HttpHarness()
     for _ in range(count):
-        submit(house)
-        fail(house, take(house), "no paper")
-        house.heard("worker")
-    return house
+        submit(harness)
+        fail(harness, take(harness), "no paper")
+        harness.heard("worker")
+    return harness
 
 
 def test_all_that_match_are_cancelled() -> None:
-    house = HttpHouse()
+    harness = HttpHarness()
     for function in ("f", "g", "f"):
-        submit(house, function=function)
-    answer = act(house, action="cancel", filter={"function": "f"})
+        submit(harness, function=function)
+    answer = act(harness, action="cancel", filter={"function": "f"})
     assert (answer.status, answer.json["matched"], answer.json["examples"]) == (202, 2, ["H:t:3", "H:t:1"])
     assert answer.headers["location"] == f"/v1/bulk/{answer.json['id']}"
-    progress = house.ask("operator", "GET", f"/v1/bulk/{answer.json['id']}").json
+    progress = harness.ask("operator", "GET", f"/v1/bulk/{answer.json['id']}").json
     assert (progress["state"], progress["handled"], progress["changed"]) == ("done", 2, 2)
-    assert house.ask("operator", "GET", "/v1/bulk").json == [progress]
-    assert house.engine.job_count() == 1
+    assert harness.ask("operator", "GET", "/v1/bulk").json == [progress]
+    assert harness.engine.job_count() == 1
 
 
 def test_all_that_match_are_retried() -> None:
-    house = house_with_failures(3)
-    answer = act(house, action="retry", filter={"error": "paper"}, expect=3)
+    harness = harness_with_failures(3)
+    answer = act(harness, action="retry", filter={"error": "paper"}, expect=3)
     assert (answer.status, answer.json["matched"]) == (202, 3)
-    assert house.engine.job_count() == 3
+    assert harness.engine.job_count() == 3
 
 
 def test_more_than_a_page() -> None:
-    house = HttpHouse()
+    harness = HttpHarness()
     for _ in range(1100):
-        submit(house)
-    assert act(house, action="cancel", filter={"function": "f"}).json["matched"] == 1100
-    assert house.engine.job_count() == 0
+        submit(harness)
+    assert act(harness, action="cancel", filter={"function": "f"}).json["matched"] == 1100
+    assert harness.engine.job_count() == 0
 
 
 def test_those_that_are_named() -> None:
-    house = HttpHouse()
+    harness = HttpHarness()
     for _ in range(3):
-        submit(house)
-    submit(house, after=["H:t:1"])
-    answer = act(house, action="cancel", handles=["H:t:1", "2", "H:t:1"], cascade=True)
+        submit(harness)
+    submit(harness, after=["H:t:1"])
+    answer = act(harness, action="cancel", handles=["H:t:1", "2", "H:t:1"], cascade=True)
     assert answer.json["matched"] == 2
-    assert house.engine.job_count() == 1
+    assert harness.engine.job_count() == 1
 
 
 def test_trying_it_out_changes_nothing() -> None:
-    house = HttpHouse()
-    submit(house)
-    answer = act(house, action="cancel", filter={"function": "f"}, dry_run=True)
+    harness = HttpHarness()
+    submit(harness)
+    answer = act(harness, action="cancel", filter={"function": "f"}, dry_run=True)
     assert (answer.status, answer.json["matched"], answer.json["dry_run"]) == (200, 1, True)
-    assert house.engine.job_count() == 1
-    assert house.ask("operator", "GET", "/v1/bulk").json == []
+    assert harness.engine.job_count() == 1
+    assert harness.ask("operator", "GET", "/v1/bulk").json == []
 
 
 def test_another_number_than_expected_changes_nothing() -> None:
-    house = HttpHouse()
-    submit(house)
-    answer = act(house, action="cancel", filter={"function": "f"}, expect=2)
+    harness = HttpHarness()
+    submit(harness)
+    answer = act(harness, action="cancel", filter={"function": "f"}, expect=2)
     assert (answer.status, answer.code) == (409, "unexpected_count")
-    assert house.engine.job_count() == 1
+    assert harness.engine.job_count() == 1
 
 
 def holding(steps: Callable[..., Any], begun: list[Any]) -> Callable[..., Any]:
@@ -92,60 +92,60 @@ def holding(steps: Callable[..., Any], begun: list[Any]) -> Callable[..., Any]:
 
 def test_an_action_that_is_aborted_goes_on_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bulk, "JOBS_PER_STEP", 1)
-    house = HttpHouse()
+    harness = HttpHarness()
     for _ in range(5):
-        submit(house)
+        submit(harness)
     begun: list[Any] = []
     monkeypatch.setattr(bulk.BulkRun, "steps", holding(bulk.BulkRun.steps, begun))
-    answer = act(house, action="cancel", handles=["1", "2", "3", "4", "5"])
+    answer = act(harness, action="cancel", handles=["1", "2", "3", "4", "5"])
     (steps,) = begun
     next(steps)
     next(steps)
-    aborted = house.ask("operator", "DELETE", f"/v1/bulk/{answer.json['id']}").json
+    aborted = harness.ask("operator", "DELETE", f"/v1/bulk/{answer.json['id']}").json
     assert (aborted["state"], aborted["handled"]) == ("aborted", 2)
-    house.turn(lambda: list(steps))
-    progress = house.ask("operator", "GET", f"/v1/bulk/{answer.json['id']}").json
+    harness.turn(lambda: list(steps))
+    progress = harness.ask("operator", "GET", f"/v1/bulk/{answer.json['id']}").json
     assert (progress["state"], progress["handled"], progress["changed"]) == ("aborted", 2, 2)
-    assert house.engine.job_count() == 3
+    assert harness.engine.job_count() == 3
 
 
 def test_what_it_says_to_have_changed_is_stored() -> None:
-    house = HttpHouse(keeps=True)
-    house.send("c", "POST", "/v1/functions/f/jobs", b"")
-    house.keep()
-    house.heard("c")
-    house.send("c", "POST", "/v1/bulk", b'{"action": "cancel", "handles": ["1"]}')
-    house.keep()
-    (answer,) = house.heard("c")
-    house.send("c", "GET", answer.headers["location"])
-    assert house.heard("c") == []
-    house.keep()
-    assert [answer.json["changed"] for answer in house.heard("c")] == [1]
+    harness = HttpHarness(keeps=True)
+    harness.send("c", "POST", "/v1/functions/f/jobs", b"")
+    harness.keep()
+    harness.heard("c")
+    harness.send("c", "POST", "/v1/bulk", b'{"action": "cancel", "handles": ["1"]}')
+    harness.keep()
+    (answer,) = harness.heard("c")
+    harness.send("c", "GET", answer.headers["location"])
+    assert harness.heard("c") == []
+    harness.keep()
+    assert [answer.json["changed"] for answer in harness.heard("c")] == [1]
 
 
 def test_only_some_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bulk, "MOST_KEPT", 2)
-    house = HttpHouse()
-    submit(house)
-    first = act(house, action="cancel", handles=["1"]).json["id"]
+    harness = HttpHarness()
+    submit(harness)
+    first = act(harness, action="cancel", handles=["1"]).json["id"]
     for _ in range(2):
-        assert act(house, action="cancel", handles=["1"]).status == 202
-    assert house.ask("operator", "GET", f"/v1/bulk/{first}").code == "not_found"
-    assert house.operator is not None
-    for run in house.operator.bulk.by_id.values():
+        assert act(harness, action="cancel", handles=["1"]).status == 202
+    assert harness.ask("operator", "GET", f"/v1/bulk/{first}").code == "not_found"
+    assert harness.operator is not None
+    for run in harness.operator.bulk.by_id.values():
         run.state = bulk.IN_PROGRESS
-    assert act(house, action="cancel", handles=["1"]).status == 429
+    assert act(harness, action="cancel", handles=["1"]).status == 429
 
 
 def test_actions_on_very_many_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
-    house = HttpHouse()
+    harness = HttpHarness()
     for _ in range(3):
-        submit(house)
+        submit(harness)
     monkeypatch.setattr(bulk, "MOST_BULK_JOBS", 2)
-    assert act(house, action="cancel", filter={"function": "f"}).code == "too_many_jobs"
+    assert act(harness, action="cancel", filter={"function": "f"}).code == "too_many_jobs"
     monkeypatch.setattr(bulk, "MOST_PENDING_JOBS", 1)
-    assert act(house, action="cancel", handles=["1", "2"]).status == 429
-    assert house.engine.job_count() == 3
+    assert act(harness, action="cancel", handles=["1", "2"]).status == 429
+    assert harness.engine.job_count() == 3
 
 
 @pytest.mark.parametrize(
@@ -163,9 +163,9 @@ def test_actions_on_very_many_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_a_wrong_action(fields: dict[str, Any], pointer: str) -> None:
-    house = HttpHouse()
-    submit(house)
-    answer = act(house, **fields)
+    harness = HttpHarness()
+    submit(harness)
+    answer = act(harness, **fields)
     assert answer.status == 422, answer.body
     assert answer.json["errors"][0]["pointer"] == pointer
-    assert house.engine.job_count() == 1
+    assert harness.engine.job_count() == 1

@@ -15,6 +15,7 @@ from switchgear.protocols.http.codec import (
     answer_head,
     chunk,
 )
+from switchgear.protocols.http.problems import HttpProblem
 
 MOST_BODY = 1000
 HOST = b"Host: localhost\r\n"
@@ -203,6 +204,85 @@ def test_equal_heads_are_read_once() -> None:
     for number in range(2000):
         first.feed(b"GET /%d HTTP/1.1\r\n\r\n" % number)
     assert len(heads._heads) <= 512
+
+
+def test_heads_that_differ_in_their_targets_share_what_is_known_of_the_rest() -> None:
+    heads = HeadCache()
+    lines = HOST + b"Content-Length: 2\r\nSwitchgear-Attempt: 3\r\nPrefer: wait=1\r\n\r\n"
+    first = heads.head(b"PUT /v1/jobs/H:a:1/result HTTP/1.1\r\n" + lines)
+    second = heads.head(b"PUT /v1/jobs/H:a:2/result?x=%20 HTTP/1.1\r\n" + lines)
+    assert second.alike is first
+    assert second.headers is first.headers
+    assert (second.method, second.target, second.content_bytes) == ("PUT", b"/v1/jobs/H:a:2/result?x=%20", 2)
+    assert heads.head(b"POST /v1/jobs/H:a:2/result HTTP/1.1\r\n" + lines).alike is None
+    for number in range(2000):
+        heads.head(b"GET /%d HTTP/1.1\r\nA: %d\r\n\r\n" % (number, number))
+    assert len(heads._without_target) <= 512
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"GET  / HTTP/1.1",
+        b"GET / HTTP/1.2",
+        b"GET / http/1.1",
+        b"get / HTTP/1.1",
+        b"GET /\x80 HTTP/1.1",
+        b"GET /\0 HTTP/1.1",
+        b"GET /a b HTTP/1.1",
+        b"GET /\tHTTP/1.1",
+        b"CONNECT / HTTP/1.1",
+        b"GET http://other/ HTTP/1.1",
+        b"GET / HTTP/1.0",
+        b"GET /a\nb HTTP/1.1",
+        b"GET /\r HTTP/1.1",
+        b"GET",
+        b"",
+        b" GET / HTTP/1.1",
+        b"GET / HTTP/1.1 ",
+        b"GET /#a HTTP/1.1",
+    ],
+)
+def test_a_known_head_lets_no_other_first_line_pass(line: bytes) -> None:
+    """What is read is the same whether the rest of the head is known or not."""
+
+    def read(heads: HeadCache) -> tuple[str, bytes, bool] | str:
+        try:
+            head = heads.head(line + b"\r\n" + HOST + b"\r\n")
+        except HttpProblem as problem:
+            return str(problem)
+        return head.method, head.target, head.keeps_alive
+
+    warm = HeadCache()
+    warm.head(b"GET /known HTTP/1.1\r\n" + HOST + b"\r\n")
+    assert read(warm) == read(HeadCache())
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"3 \t;x\r\nabc\r\n0\r\n\r\n",  # blanks before an extension
+        b"0\r\nno trailer\r\n\r\n",
+        b"0\r\nA : b\r\n\r\n",
+        b"0\r\nA\x80: b\r\n\r\n",
+        b"0\r\nA: \0\r\n\r\n",
+        b"0\r\nA: b\r\n folded\r\n\r\n",
+        b"0\r\n: b\r\n\r\n",
+    ],
+)
+def test_lines_of_a_chunked_body_that_others_refuse(body: bytes) -> None:
+    reader = decoder()
+    head = b"POST / HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\n"
+    assert not reader.feed(head + body)
+    assert reader.failure is not None
+    assert reader.failure.status == 400
+
+
+def test_trailers_are_read_and_ignored() -> None:
+    reader = decoder()
+    head = b"POST / HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\n"
+    (request,) = reader.feed(head + b"3;x=y\r\nabc\r\n0 \r\nX-Sum: 1 \xff\r\nB:\r\n\r\n")
+    assert request.body == b"abc"
 
 
 def test_answers() -> None:

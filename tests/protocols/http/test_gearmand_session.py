@@ -13,22 +13,22 @@ from switchgear.model import HIGH, LOW, NORMAL, Job, Worker
 from switchgear.protocols.http.gearmand_session import GearmandHttpSession
 from switchgear.refusals import REFUSED_STORAGE
 from switchgear.testing.recording_peer import RecordingPeer
-from tests.protocols.http.house import Answer, FakeTransport, HttpHouse, read_answer, request
+from tests.protocols.http.harness import Answer, FakeTransport, HttpHarness, read_answer, request
 
 
 class GearmandPeer:
     """One connection, seen from the other end."""
 
-    def __init__(self, house: HttpHouse, *, any_host: bool = False) -> None:
-        self.house = house
-        self.wire = FakeTransport(house)
-        self.session = self.wire.session = GearmandHttpSession(house, self.wire, house.setup, any_host=any_host)
+    def __init__(self, harness: HttpHarness, *, any_host: bool = False) -> None:
+        self.harness = harness
+        self.wire = FakeTransport(harness)
+        self.session = self.wire.session = GearmandHttpSession(harness, self.wire, harness.setup, any_host=any_host)
 
     def send(self, data: bytes) -> None:
-        self.house.engine.advance(self.house.clock.now_us())
+        self.harness.engine.advance(self.harness.clock.now_us())
         if not self.wire.is_closed:
             self.session.receive(data)
-        self.house.turn()
+        self.harness.turn()
 
     def answer(self, method: str = "POST") -> Answer:
         read = read_answer(self.wire.written, method, is_over=self.wire.is_closed)
@@ -38,7 +38,7 @@ class GearmandPeer:
         return read[0]
 
 
-class GearmandHouse(HttpHouse):
+class GearmandHarness(HttpHarness):
     """A server with gearmand's HTTP interface, and one worker."""
 
     def __init__(self, *, keeps: bool = False) -> None:
@@ -65,14 +65,14 @@ class GearmandHouse(HttpHouse):
 
 
 @pytest.fixture
-def house() -> GearmandHouse:
-    return GearmandHouse()
+def harness() -> GearmandHarness:
+    return GearmandHarness()
 
 
-def test_the_answer_has_the_result(house: GearmandHouse) -> None:
-    client = house.post(body=b"cat.png")
+def test_the_answer_has_the_result(harness: GearmandHarness) -> None:
+    client = harness.post(body=b"cat.png")
     assert client.wire.written == b""
-    job = house.complete(b"done")
+    job = harness.complete(b"done")
     answer = client.answer()
     assert (job.payload, answer.status, answer.body) == (b"cat.png", 200, b"done")
     assert answer.headers["x-gearman-job-handle"] == f"H:t:{job.id}"
@@ -80,87 +80,87 @@ def test_the_answer_has_the_result(house: GearmandHouse) -> None:
     assert answer.headers["connection"] == "close"
 
 
-def test_a_long_result_is_a_long_answer(house: GearmandHouse) -> None:
-    client = house.post()
-    house.complete(b"x" * 100_000)
+def test_a_long_result_is_a_long_answer(harness: GearmandHarness) -> None:
+    client = harness.post()
+    harness.complete(b"x" * 100_000)
     assert client.answer().body == b"x" * 100_000
 
 
-def test_parts_of_a_result_are_joined_and_warnings_left_out(house: GearmandHouse) -> None:
-    client = house.post()
-    job = house.take()
-    house.engine.data(house.worker, job.id, b"one, ")
-    house.engine.warning(house.worker, job.id, b"careful")
-    house.engine.complete(house.worker, job.id, b"two")
-    house.turn()
+def test_parts_of_a_result_are_joined_and_warnings_left_out(harness: GearmandHarness) -> None:
+    client = harness.post()
+    job = harness.take()
+    harness.engine.data(harness.worker, job.id, b"one, ")
+    harness.engine.warning(harness.worker, job.id, b"careful")
+    harness.engine.complete(harness.worker, job.id, b"two")
+    harness.turn()
     assert client.answer().body == b"one, two"
 
 
-def test_a_result_whose_parts_are_missing_is_no_result(house: GearmandHouse) -> None:
-    client = house.post()
-    job = house.take()
-    house.engine.data(house.worker, job.id, b"x" * (house.engine.settings.collected_bytes + 1))
-    house.engine.complete(house.worker, job.id, b"end")
-    house.turn()
+def test_a_result_whose_parts_are_missing_is_no_result(harness: GearmandHarness) -> None:
+    client = harness.post()
+    job = harness.take()
+    harness.engine.data(harness.worker, job.id, b"x" * (harness.engine.settings.collected_bytes + 1))
+    harness.engine.complete(harness.worker, job.id, b"end")
+    harness.turn()
     answer = client.answer()
     assert (answer.status, answer.headers["x-gearman-command"]) == (500, "ERROR")
 
 
-def test_a_failed_job_is_an_answer_without_a_body(house: GearmandHouse) -> None:
-    client = house.post()
-    job = house.take()
-    house.engine.fail(house.worker, job.id)
-    house.turn()
+def test_a_failed_job_is_an_answer_without_a_body(harness: GearmandHarness) -> None:
+    client = harness.post()
+    job = harness.take()
+    harness.engine.fail(harness.worker, job.id)
+    harness.turn()
     answer = client.answer()
     assert (answer.status, answer.headers["x-gearman-command"], answer.body) == (200, "WORK_FAIL", b"")
 
 
 @pytest.mark.parametrize(("word", "priority"), [("high", HIGH), ("HIGH", HIGH), ("low", LOW), ("other", NORMAL)])
-def test_headers_name_key_and_priority(house: GearmandHouse, word: str, priority: int) -> None:
-    house.post(unique="k", priority=word)
-    job = house.take()
+def test_headers_name_key_and_priority(harness: GearmandHarness, word: str, priority: int) -> None:
+    harness.post(unique="k", priority=word)
+    job = harness.take()
     assert (job.priority, job.unique) == (priority, b"k")
 
 
-def test_equal_payloads_share_a_job_unless_a_key_is_named(house: GearmandHouse) -> None:
-    first, second = house.post(body=b"same"), house.post(body=b"same")
-    third = house.post(body=b"same", unique="k")
-    house.complete(b"once")
+def test_equal_payloads_share_a_job_unless_a_key_is_named(harness: GearmandHarness) -> None:
+    first, second = harness.post(body=b"same"), harness.post(body=b"same")
+    third = harness.post(body=b"same", unique="k")
+    harness.complete(b"once")
     assert first.answer().body == second.answer().body == b"once"
-    house.complete(b"again")
+    harness.complete(b"again")
     assert third.answer().body == b"again"
 
 
 def test_a_background_job_is_answered_when_it_is_stored() -> None:
-    house = GearmandHouse(keeps=True)
-    client = house.post(background="true")
+    harness = GearmandHarness(keeps=True)
+    client = harness.post(background="true")
     assert client.wire.written == b""
-    house.keep()
+    harness.keep()
     answer = client.answer()
     assert (answer.headers["x-gearman-command"], answer.headers["x-gearman-job-handle"]) == ("JOB_CREATED", "H:t:1")
 
 
 def test_a_background_job_that_cannot_be_stored_is_refused() -> None:
-    house = GearmandHouse(keeps=True)
-    client = house.post(background="true")
-    house.fail_to_keep(Refused(REFUSED_STORAGE, "disk full"))
+    harness = GearmandHarness(keeps=True)
+    client = harness.post(background="true")
+    harness.fail_to_keep(Refused(REFUSED_STORAGE, "disk full"))
     answer = client.answer()
     assert (answer.status, answer.headers["x-gearman-command"]) == (503, "ERROR")
     assert answer.body.startswith(b"QUEUE_ERROR ")
 
 
-def test_a_job_that_nobody_waits_for_any_more_is_dropped(house: GearmandHouse) -> None:
-    client = house.post()
+def test_a_job_that_nobody_waits_for_any_more_is_dropped(harness: GearmandHarness) -> None:
+    client = harness.post()
     client.session.closed()
-    house.turn()
-    assert house.engine.take(house.worker) is None
+    harness.turn()
+    assert harness.engine.take(harness.worker) is None
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT"])
-def test_the_four_methods_submit(house: GearmandHouse, method: str) -> None:
-    client = GearmandPeer(house)
+def test_the_four_methods_submit(harness: GearmandHarness, method: str) -> None:
+    client = GearmandPeer(harness)
     client.send(request(method, "/f", b"p" if method in ("POST", "PUT") else None))
-    house.complete(b"result")
+    harness.complete(b"result")
     answer = client.answer(method)
     assert answer.headers["content-length"] == "6"
     assert answer.body == (b"" if method == "HEAD" else b"result")
@@ -170,51 +170,51 @@ def test_the_four_methods_submit(house: GearmandHouse, method: str) -> None:
     ("method", "target", "status"),
     [("POST", "/", 404), ("GET", "//", 404), ("HEAD", "/", 200), ("TRACE", "/f", 405), ("DELETE", "/f", 405)],
 )
-def test_what_is_no_submission(house: GearmandHouse, method: str, target: str, status: int) -> None:
-    client = GearmandPeer(house)
+def test_what_is_no_submission(harness: GearmandHarness, method: str, target: str, status: int) -> None:
+    client = GearmandPeer(harness)
     client.send(request(method, target, b"x" if method == "POST" else None))
     assert client.answer(method).status == status
-    assert house.engine.take(house.worker) is None
+    assert harness.engine.take(harness.worker) is None
 
 
-def test_the_name_is_the_target_as_it_is_written(house: GearmandHouse) -> None:
-    house.engine.can_do(house.worker, house.engine.function_named(b"a%20b?c=d"))
-    house.post("///a%20b?c=d")
-    assert house.take().function.name == b"a%20b?c=d"
+def test_the_name_is_the_target_as_it_is_written(harness: GearmandHarness) -> None:
+    harness.engine.can_do(harness.worker, harness.engine.function_named(b"a%20b?c=d"))
+    harness.post("///a%20b?c=d")
+    assert harness.take().function.name == b"a%20b?c=d"
 
 
-def test_too_long_words_are_errors(house: GearmandHouse) -> None:
-    answer = house.post(unique="u" * 65).answer()
+def test_too_long_words_are_errors(harness: GearmandHarness) -> None:
+    answer = harness.post(unique="u" * 65).answer()
     assert (answer.status, answer.body) == (400, b"ARGUMENT_TOO_LARGE Unique value too large\n")
-    assert house.post("/" + "n" * 65).answer().body.startswith(b"ARGUMENT_TOO_LARGE the name of the function")
+    assert harness.post("/" + "n" * 65).answer().body.startswith(b"ARGUMENT_TOO_LARGE the name of the function")
 
 
-def test_broken_requests_are_answered_and_counted(house: GearmandHouse) -> None:
-    client = GearmandPeer(house)
+def test_broken_requests_are_answered_and_counted(harness: GearmandHarness) -> None:
+    client = GearmandPeer(harness)
     client.send(b"POST /f HTTP/1.1\nContent-Length: 1\n\nx")
     assert client.answer().status == 400
-    assert [code for code, _ in house.bad_input] == ["malformed_request"]
-    client = GearmandPeer(house)
+    assert [code for code, _ in harness.bad_input] == ["malformed_request"]
+    client = GearmandPeer(harness)
     client.send(b"POST /f HTTP/1.1\r\nContent-Length: 10001\r\n\r\n")
     assert client.answer().status == 413
 
 
-def test_requests_after_the_first_are_ignored(house: GearmandHouse) -> None:
-    client = GearmandPeer(house)
+def test_requests_after_the_first_are_ignored(harness: GearmandHarness) -> None:
+    client = GearmandPeer(harness)
     client.send(request("POST", "/f", b"one") * 3)
     client.send(b"anything" * 1000)
-    house.complete(b"1")
+    harness.complete(b"1")
     assert client.answer().body == b"1"
-    assert house.engine.take(house.worker) is None
+    assert harness.engine.take(harness.worker) is None
 
 
-def test_an_announced_body_is_asked_for(house: GearmandHouse) -> None:
-    client = GearmandPeer(house)
+def test_an_announced_body_is_asked_for(harness: GearmandHarness) -> None:
+    client = GearmandPeer(harness)
     data = request("POST", "/f", b"body", {"Expect": "100-continue"})
     client.send(data[:-4])
     assert client.wire.written == b"HTTP/1.1 100 Continue\r\n\r\n"
     client.send(data[-4:])
-    assert house.complete(b"ok").payload == b"body"
+    assert harness.complete(b"ok").payload == b"body"
     assert client.answer().body == b"ok"
 
 
@@ -228,38 +228,38 @@ def test_an_announced_body_is_asked_for(house: GearmandHouse) -> None:
 )
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_pages_of_other_sites_submit_nothing(
-    house: GearmandHouse, method: str, headers: dict[str, str], status: int
+    harness: GearmandHarness, method: str, headers: dict[str, str], status: int
 ) -> None:
-    client = GearmandPeer(house)
+    client = GearmandPeer(harness)
     client.send(request(method, "/f", b"x" if method == "POST" else None, headers))
     assert client.answer().status == status
-    assert house.engine.take(house.worker) is None
+    assert harness.engine.take(harness.worker) is None
 
 
-def test_a_listener_for_other_machines_has_any_name(house: GearmandHouse) -> None:
-    client = GearmandPeer(house, any_host=True)
+def test_a_listener_for_other_machines_has_any_name(harness: GearmandHarness) -> None:
+    client = GearmandPeer(harness, any_host=True)
     client.send(request("POST", "/f", b"x", {"Host": "jobs.example"}))
-    assert house.take().payload == b"x"
-    client = GearmandPeer(house, any_host=True)
+    assert harness.take().payload == b"x"
+    client = GearmandPeer(harness, any_host=True)
     client.send(b"GET /f HTTP/1.1\r\n\r\n")
-    assert house.take().payload == b""
+    assert harness.take().payload == b""
 
 
-def test_a_full_server_refuses(house: GearmandHouse) -> None:
-    house.engine.drain()
-    answer = house.post().answer()
+def test_a_full_server_refuses(harness: GearmandHarness) -> None:
+    harness.engine.drain()
+    answer = harness.post().answer()
     assert (answer.status, answer.headers["x-gearman-command"]) == (503, "ERROR")
 
 
 @given(st.lists(st.integers(0, 200), max_size=6))
 def test_slicing_never_matters(cuts: list[int]) -> None:
-    house = GearmandHouse()
-    client = GearmandPeer(house)
+    harness = GearmandHarness()
+    client = GearmandPeer(harness)
     data = request("POST", "/f", b"some payload", {"X-Gearman-Unique": "k", "X-Gearman-Priority": "low"})
     edges = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
     for start, end in pairwise(edges):
         client.send(data[start:end])
-    job = house.complete(b"r")
+    job = harness.complete(b"r")
     assert (job.payload, job.unique, job.priority) == (b"some payload", b"k", LOW)
     assert client.answer().body == b"r"
     assert client.session.buffered_bytes <= 2
@@ -267,9 +267,9 @@ def test_slicing_never_matters(cuts: list[int]) -> None:
 
 @given(st.binary(max_size=300), st.sampled_from([b"", b"POST /f HTTP/1.1\r\n", b"GET /f HTTP/1.1\r\nX: "]))
 def test_no_bytes_break_it(data: bytes, start: bytes) -> None:
-    house = GearmandHouse()
-    client = GearmandPeer(house)
+    harness = GearmandHarness()
+    client = GearmandPeer(harness)
     client.send(start + data)
     client.session.eof()
-    house.turn()
+    harness.turn()
     assert not client.wire.written or client.wire.written.startswith(b"HTTP/1.1 ")

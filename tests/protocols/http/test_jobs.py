@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import pytest
 
-from tests.protocols.http.house import HttpHouse
+from tests.protocols.http.harness import HttpHarness
 from tests.protocols.http.test_submitting import fail, finish, submit, take
 
 
-def house_with(count: int) -> HttpHouse:
-    house = HttpHouse()
+def harness_with(count: int) -> HttpHarness:
+    harness = HttpHarness()
     for number in range(count):
-        submit(house, payload=str(number))
-    return house
+        submit(harness, payload=str(number))
+    return harness
 
 
 # --- lists ---
 
 
 def test_pages_of_jobs() -> None:
-    house = house_with(5)
-    finish(house, take(house), b"")
-    house.heard("worker")
+    harness = harness_with(5)
+    finish(harness, take(harness), b"")
+    harness.heard("worker")
     seen: list[int] = []
     target = "/v1/jobs?limit=2"
     for _ in range(10):
-        page = house.ask("c", "GET", target).json
+        page = harness.ask("c", "GET", target).json
         seen += [job["id"] for job in page["jobs"]]
         assert page["complete"] is (page["next"] is None)
         if page["complete"]:
@@ -36,13 +36,13 @@ def test_pages_of_jobs() -> None:
 
 
 def test_filters() -> None:
-    house = house_with(2)
-    submit(house, function="g", name="n", unique="u")
-    fail(house, take(house), "no paper")
-    house.heard("worker")
+    harness = harness_with(2)
+    submit(harness, function="g", name="n", unique="u")
+    fail(harness, take(harness), "no paper")
+    harness.heard("worker")
 
     def ids(query: str) -> list[int]:
-        return [job["id"] for job in house.ask("c", "GET", f"/v1/jobs?{query}").json["jobs"]]
+        return [job["id"] for job in harness.ask("c", "GET", f"/v1/jobs?{query}").json["jobs"]]
 
     assert ids("function=g") == ids("name=n") == ids("unique=u") == [3]
     assert ids("state=failed") == ids("error=paper") == [1]
@@ -54,85 +54,87 @@ def test_filters() -> None:
 
 
 def test_a_job_without_and_with_its_contents() -> None:
-    house = house_with(1)
-    job = house.ask("c", "GET", "/v1/jobs/H:t:1").json
+    harness = harness_with(1)
+    job = harness.ask("c", "GET", "/v1/jobs/H:t:1").json
     assert (job["handle"], job["state"], job["payload_bytes"]) == ("H:t:1", "ready", 1)
     assert "payload" not in job
-    assert house.ask("c", "GET", "/v1/jobs/H%3At%3A1?contents=1").json["payload"] == "0"
-    assert house.ask("c", "GET", "/v1/jobs/1").json == job
+    assert harness.ask("c", "GET", "/v1/jobs/H%3At%3A1?contents=1").json["payload"] == "0"
+    assert harness.ask("c", "GET", "/v1/jobs/1").json == job
 
 
 def test_waiting_for_the_end_of_a_job() -> None:
-    house = house_with(2)
-    house.send("c", "GET", "/v1/jobs/1?wait=10")
-    house.send("d", "GET", "/v1/jobs/2?wait=10")
-    finish(house, take(house), b"r")
-    assert [answer.json["state"] for answer in house.heard("c")] == ["done"]
-    assert house.heard("d") == []
-    house.pass_time(10)
-    assert [answer.json["state"] for answer in house.heard("d")] == ["ready"]
+    harness = harness_with(2)
+    harness.send("c", "GET", "/v1/jobs/1?wait=10")
+    harness.send("d", "GET", "/v1/jobs/2?wait=10")
+    finish(harness, take(harness), b"r")
+    assert [answer.json["state"] for answer in harness.heard("c")] == ["done"]
+    assert harness.heard("d") == []
+    harness.pass_time(10)
+    assert [answer.json["state"] for answer in harness.heard("d")] == ["ready"]
 
 
 def test_payload_and_result_are_bytes_that_no_browser_shows() -> None:
-    house = house_with(1)
-    payload = house.ask("c", "GET", "/v1/jobs/1/payload")
+    harness = harness_with(1)
+    payload = harness.ask("c", "GET", "/v1/jobs/1/payload")
     assert (payload.body, payload.headers["content-type"]) == (b"0", "application/octet-stream")
     assert payload.headers["content-disposition"] == "attachment"
     assert payload.headers["content-security-policy"] == "sandbox; default-src 'none'"
-    early = house.ask("c", "GET", "/v1/jobs/1/result")
+    early = harness.ask("c", "GET", "/v1/jobs/1/result")
     assert (early.status, early.code) == (409, "job_unfinished")
-    finish(house, take(house), b"<script>")
-    result = house.ask("c", "GET", "/v1/jobs/1/result")
+    finish(harness, take(harness), b"<script>")
+    result = harness.ask("c", "GET", "/v1/jobs/1/result")
     assert (result.body, result.headers["x-content-type-options"]) == (b"<script>", "nosniff")
-    assert house.ask("c", "GET", "/v1/jobs/1/payload").body == b"0"
-    assert house.ask("c", "HEAD", "/v1/jobs/1/result").headers["content-length"] == "8"
+    assert harness.ask("c", "GET", "/v1/jobs/1/payload").body == b"0"
+    assert harness.ask("c", "HEAD", "/v1/jobs/1/result").headers["content-length"] == "8"
 
 
 def test_waiting_for_a_result() -> None:
-    house = house_with(2)
-    house.send("c", "GET", "/v1/jobs/1/result?wait=10")
-    house.send("d", "GET", "/v1/jobs/2/result?wait=10")
-    finish(house, take(house), b"r")
-    (answer,) = house.heard("c")
+    harness = harness_with(2)
+    harness.send("c", "GET", "/v1/jobs/1/result?wait=10")
+    harness.send("d", "GET", "/v1/jobs/2/result?wait=10")
+    finish(harness, take(harness), b"r")
+    (answer,) = harness.heard("c")
     assert (answer.status, answer.body) == (200, b"r")
-    house.pass_time(10)
-    assert [answer.code for answer in house.heard("d")] == ["job_unfinished"]
+    harness.pass_time(10)
+    assert [answer.code for answer in harness.heard("d")] == ["job_unfinished"]
 
 
 def test_a_job_that_failed_has_no_result() -> None:
-    house = house_with(1)
-    fail(house, take(house), "no paper\nin the tray")
-    answer = house.ask("c", "GET", "/v1/jobs/1/result")
+    harness = harness_with(1)
+    fail(harness, take(harness), "no paper\nin the tray")
+    answer = harness.ask("c", "GET", "/v1/jobs/1/result")
     assert (answer.status, answer.code, answer.json["error"]) == (409, "job_failed", "no paper\nin the tray")
     assert answer.json["detail"] == "no paper?in the tray"
 
 
 def test_why_a_job_waits() -> None:
-    house = house_with(1)
-    explanation = house.ask("c", "GET", "/v1/jobs/1/explain").json
+    harness = harness_with(1)
+    explanation = harness.ask("c", "GET", "/v1/jobs/1/explain").json
     assert explanation["reasons"][0]["word"] == "no_worker"
 
 
 def test_attempts() -> None:
-    house = house_with(1)
-    first = take(house)
-    house.ask("worker", "POST", "/v1/jobs/1/release", b"", {"Switchgear-Attempt": first.headers["switchgear-attempt"]})
-    second = take(house)
+    harness = harness_with(1)
+    first = take(harness)
+    harness.ask(
+        "worker", "POST", "/v1/jobs/1/release", b"", {"Switchgear-Attempt": first.headers["switchgear-attempt"]}
+    )
+    second = take(harness)
     assert second.headers["switchgear-attempt"] == "2"
-    attempts = house.ask("c", "GET", "/v1/jobs/1/attempts").json["attempts"]
+    attempts = harness.ask("c", "GET", "/v1/jobs/1/attempts").json["attempts"]
     assert [(each["attempt"], each["outcome"]) for each in attempts] == [(1, "given_back"), (2, "running")]
-    finish(house, second, b"")
-    attempts = house.ask("c", "GET", "/v1/jobs/1/attempts").json["attempts"]
+    finish(harness, second, b"")
+    attempts = harness.ask("c", "GET", "/v1/jobs/1/attempts").json["attempts"]
     assert [each["outcome"] for each in attempts] == ["given_back", "succeeded"]
 
 
 def test_neighbours() -> None:
-    house = house_with(1)
-    submit(house, after=["H:t:1"])
-    submit(house, after=["H:t:2"])
-    submit(house, after=["H:t:3"])
-    finish(house, take(house), b"")
-    graph = house.ask("c", "GET", "/v1/jobs/2/graph?depth=1").json
+    harness = harness_with(1)
+    submit(harness, after=["H:t:1"])
+    submit(harness, after=["H:t:2"])
+    submit(harness, after=["H:t:3"])
+    finish(harness, take(harness), b"")
+    graph = harness.ask("c", "GET", "/v1/jobs/2/graph?depth=1").json
     assert {node["handle"]: (node["state"], node["distance"]) for node in graph["nodes"]} == {
         "H:t:1": ("done", 1),
         "H:t:2": ("ready", 0),
@@ -140,14 +142,14 @@ def test_neighbours() -> None:
     }
     assert sorted(graph["edges"]) == [["H:t:1", "H:t:2"], ["H:t:2", "H:t:3"]]
     assert graph["complete"]
-    assert len(house.ask("c", "GET", "/v1/jobs/2/graph").json["nodes"]) == 4
+    assert len(harness.ask("c", "GET", "/v1/jobs/2/graph").json["nodes"]) == 4
 
 
 def test_a_neighbourhood_that_is_too_large_says_so() -> None:
-    house = house_with(1)
+    harness = harness_with(1)
     for _ in range(120):
-        submit(house, after=["H:t:1"])
-    graph = house.ask("c", "GET", "/v1/jobs/1/graph").json
+        submit(harness, after=["H:t:1"])
+    graph = harness.ask("c", "GET", "/v1/jobs/1/graph").json
     assert len(graph["nodes"]) == 101
     assert not graph["complete"]
 
@@ -156,44 +158,44 @@ def test_a_neighbourhood_that_is_too_large_says_so() -> None:
 
 
 def test_cancelling() -> None:
-    house = house_with(1)
-    submit(house, after=["H:t:1"])
-    assert house.ask("c", "DELETE", "/v1/jobs/1?cascade=1").json["cancelled"] == ["H:t:1", "H:t:2"]
-    again = house.ask("c", "DELETE", "/v1/jobs/1")
+    harness = harness_with(1)
+    submit(harness, after=["H:t:1"])
+    assert harness.ask("c", "DELETE", "/v1/jobs/1?cascade=1").json["cancelled"] == ["H:t:1", "H:t:2"]
+    again = harness.ask("c", "DELETE", "/v1/jobs/1")
     assert (again.status, again.code) == (409, "job_ended")
 
 
 def test_retrying() -> None:
-    house = house_with(1)
-    assert house.ask("c", "POST", "/v1/jobs/1/retry").code == "conflict"
-    fail(house, take(house), "no paper")
-    assert house.ask("c", "POST", "/v1/jobs/1/retry").json["retried"] == ["H:t:1"]
-    assert house.ask("c", "GET", "/v1/jobs/1").json["state"] == "ready"
+    harness = harness_with(1)
+    assert harness.ask("c", "POST", "/v1/jobs/1/retry").code == "conflict"
+    fail(harness, take(harness), "no paper")
+    assert harness.ask("c", "POST", "/v1/jobs/1/retry").json["retried"] == ["H:t:1"]
+    assert harness.ask("c", "GET", "/v1/jobs/1").json["state"] == "ready"
 
 
 def test_a_cancelled_job_is_told_when_that_is_stored() -> None:
-    house = HttpHouse(keeps=True)
-    house.send("c", "POST", "/v1/functions/f/jobs", b"")
-    house.keep()
-    house.heard("c")
-    house.send("c", "DELETE", "/v1/jobs/1")
-    assert house.heard("c") == []
-    house.keep()
-    assert [answer.status for answer in house.heard("c")] == [200]
+    harness = HttpHarness(keeps=True)
+    harness.send("c", "POST", "/v1/functions/f/jobs", b"")
+    harness.keep()
+    harness.heard("c")
+    harness.send("c", "DELETE", "/v1/jobs/1")
+    assert harness.heard("c") == []
+    harness.keep()
+    assert [answer.status for answer in harness.heard("c")] == [200]
 
 
 # --- events ---
 
 
 def test_following_a_job() -> None:
-    house = house_with(1)
-    house.send("c", "GET", "/v1/jobs/1/events")
-    taken = take(house)
+    harness = harness_with(1)
+    harness.send("c", "GET", "/v1/jobs/1/events")
+    taken = take(harness)
     attempt = {"Switchgear-Attempt": taken.headers["switchgear-attempt"]}
-    house.ask("worker", "POST", "/v1/jobs/1/progress", {"numerator": 1, "denominator": 2, "message": "half"}, attempt)
-    house.pass_time(16)
-    finish(house, taken, b"r")
-    (answer,) = house.heard("c")
+    harness.ask("worker", "POST", "/v1/jobs/1/progress", {"numerator": 1, "denominator": 2, "message": "half"}, attempt)
+    harness.pass_time(16)
+    finish(harness, taken, b"r")
+    (answer,) = harness.heard("c")
     assert answer.headers["content-type"] == "text/event-stream"
     assert answer.body.decode().split("\n\n") == [
         'event: state\ndata: {"handle":"H:t:1","state":"ready"}',
@@ -202,17 +204,17 @@ def test_following_a_job() -> None:
         'event: end\ndata: {"handle":"H:t:1","state":"done","error":null}',
         "",
     ]
-    assert house.ask("c", "GET", "/livez").status == 200
-    last = house.ask("c", "GET", "/v1/jobs/1/events").body.decode()
+    assert harness.ask("c", "GET", "/livez").status == 200
+    last = harness.ask("c", "GET", "/v1/jobs/1/events").body.decode()
     assert last == 'event: end\ndata: {"handle":"H:t:1","state":"done","error":null}\n\n'
 
 
 def test_head_of_an_event_stream_has_an_end() -> None:
-    house = house_with(1)
-    assert house.ask("c", "HEAD", "/v1/jobs/1/events").headers["content-type"] == "text/event-stream"
-    assert house.ask("c", "GET", "/livez").status == 200
+    harness = harness_with(1)
+    assert harness.ask("c", "HEAD", "/v1/jobs/1/events").headers["content-type"] == "text/event-stream"
+    assert harness.ask("c", "GET", "/livez").status == 200
 
 
 @pytest.mark.parametrize("what", ["payload", "result", "explain", "attempts", "graph", "events"])
 def test_what_belongs_to_a_job_that_there_is_not(what: str) -> None:
-    assert house_with(1).ask("c", "GET", f"/v1/jobs/H:t:2/{what}").code == "job_not_found"
+    assert harness_with(1).ask("c", "GET", f"/v1/jobs/H:t:2/{what}").code == "job_not_found"

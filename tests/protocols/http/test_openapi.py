@@ -10,7 +10,7 @@ from openapi_spec_validator import validate
 from switchgear.protocols.http.openapi import openapi_document
 from switchgear.protocols.http.routes import ROUTES
 from switchgear.protocols.http.schemas import SUBMISSION_OPTIONS
-from tests.protocols.http.house import HttpHouse
+from tests.protocols.http.harness import HttpHarness
 
 
 def test_the_document_is_valid() -> None:
@@ -18,7 +18,7 @@ def test_the_document_is_valid() -> None:
 
 
 def test_it_is_served() -> None:
-    served = HttpHouse().ask("c", "GET", "/openapi.json")
+    served = HttpHarness().ask("c", "GET", "/openapi.json")
     assert served.json == json.loads(msgspec.json.encode(openapi_document(ROUTES)))
 
 

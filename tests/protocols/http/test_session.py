@@ -10,33 +10,33 @@ import pytest
 from switchgear.protocols import http
 from switchgear.protocols.http.routes import ROUTES
 from switchgear.protocols.http.session import MOST_BEHIND
-from tests.protocols.http.house import PACKET_BYTES, HttpHouse, request
+from tests.protocols.http.harness import PACKET_BYTES, HttpHarness, request
 
 
 def test_a_server_that_runs_says_so() -> None:
-    house = HttpHouse()
-    assert house.ask("c", "GET", "/livez").json == {"live": True}
-    assert house.ask("c", "GET", "/readyz").json == {"ready": True, "reason": ""}
+    harness = HttpHarness()
+    assert harness.ask("c", "GET", "/livez").json == {"live": True}
+    assert harness.ask("c", "GET", "/readyz").json == {"ready": True, "reason": "", "loop_lag_seconds": 0.0}
 
 
 def test_a_server_that_drains_is_not_ready() -> None:
-    house = HttpHouse()
-    house.engine.drain()
-    answer = house.ask("c", "GET", "/readyz")
-    assert (answer.status, answer.json) == (503, {"ready": False, "reason": "draining"})
-    assert house.ask("c", "GET", "/livez").status == 200
+    harness = HttpHarness()
+    harness.engine.drain()
+    answer = harness.ask("c", "GET", "/readyz")
+    assert (answer.status, answer.json) == (503, {"ready": False, "reason": "draining", "loop_lag_seconds": 0.0})
+    assert harness.ask("c", "GET", "/livez").status == 200
 
 
 def test_a_server_that_hands_out_nothing_any_more_is_not_ready() -> None:
-    house = HttpHouse()
-    house.engine.stop_handing_out()
-    assert house.ask("c", "GET", "/readyz").json == {"ready": False, "reason": "draining"}
+    harness = HttpHarness()
+    harness.engine.stop_handing_out()
+    assert harness.ask("c", "GET", "/readyz").json == {"ready": False, "reason": "draining", "loop_lag_seconds": 0.0}
 
 
 def test_every_answer_may_neither_be_cached_nor_guessed_at() -> None:
-    house = HttpHouse()
+    harness = HttpHarness()
     for target in ("/livez", "/nowhere", "/v1/jobs"):
-        headers = house.ask("c", "GET", target).headers
+        headers = harness.ask("c", "GET", target).headers
         assert headers["cache-control"] == "no-store"
         assert headers["x-content-type-options"] == "nosniff"
         assert "date" in headers
@@ -44,43 +44,43 @@ def test_every_answer_may_neither_be_cached_nor_guessed_at() -> None:
 
 
 def test_head_is_answered_without_a_body() -> None:
-    house = HttpHouse()
-    answer = house.ask("c", "HEAD", "/livez")
+    harness = HttpHarness()
+    answer = harness.ask("c", "HEAD", "/livez")
     assert (answer.status, answer.headers["content-length"], answer.body) == (200, "13", b"")
-    assert house.ask("c", "GET", "/livez").status == 200  # on the same connection
+    assert harness.ask("c", "GET", "/livez").status == 200  # on the same connection
 
 
 def test_pipelined_requests_are_answered_in_their_order() -> None:
-    house = HttpHouse()
-    peer = house.peer("c")
+    harness = HttpHarness()
+    peer = harness.peer("c")
     targets = ["/livez", "/nowhere", "/v1/functions", "/readyz", "/v1/jobs"]
     peer.send(b"".join(request("GET", target) for target in targets), *["GET"] * 5)
     assert [answer.status for answer in peer.heard()] == [200, 404, 200, 200, 200]
 
 
 def test_a_request_behind_one_that_waits_is_answered_after_it() -> None:
-    house = HttpHouse()
-    peer = house.peer("c")
+    harness = HttpHarness()
+    peer = harness.peer("c")
     peer.send(request("POST", "/v1/functions/f/take?wait=5") + request("GET", "/livez"), "POST", "GET")
     assert peer.heard() == []
-    house.pass_time(5)
+    harness.pass_time(5)
     assert [answer.status for answer in peer.heard()] == [204, 200]
 
 
 def test_too_much_behind_a_request_that_waits_ends_the_connection() -> None:
-    house = HttpHouse()
-    peer = house.peer("c")
+    harness = HttpHarness()
+    peer = harness.peer("c")
     peer.send(request("POST", "/v1/functions/f/take?wait=5"), "POST")
     peer.send(request("GET", "/livez") * (MOST_BEHIND + 1))
     assert peer.wire.is_closed
-    assert house.bad_input[0][0] == "too_much_behind"
-    assert not house.engine.workers
+    assert harness.bad_input[0][0] == "too_much_behind"
+    assert not harness.engine.workers
 
 
 @pytest.mark.parametrize("body", [b"x" * 10, b""])
 def test_an_announced_body_is_asked_for(body: bytes) -> None:
-    house = HttpHouse()
-    peer = house.peer("c")
+    harness = HttpHarness()
+    peer = harness.peer("c")
     head = request("POST", "/v1/functions/f/jobs", headers={"Expect": "100-continue", "Content-Length": str(len(body))})
     peer.send(head, "POST")
     if body:
@@ -90,8 +90,8 @@ def test_an_announced_body_is_asked_for(body: bytes) -> None:
 
 
 def test_a_body_is_not_asked_for_if_the_request_is_refused_anyway() -> None:
-    house = HttpHouse()
-    peer = house.peer("c")
+    harness = HttpHarness()
+    peer = harness.peer("c")
     peer.send(request("POST", "/v1/nothing", headers={"Expect": "100-continue", "Content-Length": "5"}), "POST")
     (answer,) = peer.heard()
     assert answer.code == "not_found"
@@ -99,8 +99,8 @@ def test_a_body_is_not_asked_for_if_the_request_is_refused_anyway() -> None:
 
 
 def test_a_connection_is_closed_if_the_client_says_so() -> None:
-    house = HttpHouse()
-    peer = house.peer("c")
+    harness = HttpHarness()
+    peer = harness.peer("c")
     peer.send(request("GET", "/livez", headers={"Connection": "close"}) + request("GET", "/livez"), "GET", "GET")
     (answer,) = peer.heard()
     assert answer.headers["connection"] == "close"
@@ -108,16 +108,16 @@ def test_a_connection_is_closed_if_the_client_says_so() -> None:
 
 
 def test_a_client_of_version_1_0() -> None:
-    house = HttpHouse()
-    peer = house.peer("c")
+    harness = HttpHarness()
+    peer = harness.peer("c")
     peer.send(b"GET /livez HTTP/1.0\r\n\r\n", "GET")
     assert [answer.status for answer in peer.heard()] == [200]
     assert peer.wire.is_closed
 
 
 def test_a_client_of_version_1_0_that_would_go_on() -> None:
-    house = HttpHouse()
-    peer = house.peer("c")
+    harness = HttpHarness()
+    peer = harness.peer("c")
     peer.send(request("GET", "/livez", headers={"Connection": "keep-alive"}, version="1.0"), "GET")
     (answer,) = peer.heard()
     assert answer.headers["connection"] == "keep-alive"
@@ -125,20 +125,20 @@ def test_a_client_of_version_1_0_that_would_go_on() -> None:
 
 
 def test_a_client_that_stops_sending_is_still_answered() -> None:
-    house = HttpHouse(keeps=True)
-    peer = house.peer("c")
+    harness = HttpHarness(keeps=True)
+    peer = harness.peer("c")
     peer.send(request("POST", "/v1/functions/f/jobs", b"x"), "POST")
     peer.session.eof()
-    house.turn()
+    harness.turn()
     assert not peer.wire.is_closed
-    house.keep()
+    harness.keep()
     assert [answer.status for answer in peer.heard()] == [201]
     assert peer.wire.is_closed
 
 
 def test_a_batch_of_a_client_of_version_1_0_has_no_chunks() -> None:
-    house = HttpHouse()
-    peer = house.peer("c")
+    harness = HttpHarness()
+    peer = harness.peer("c")
     peer.send(request("POST", "/v1/jobs/batch", b'{"function": "f"}\n', version="1.0"), "POST")
     assert b"chunked" not in peer.wire.written
     (answer,) = peer.heard()
@@ -146,32 +146,32 @@ def test_a_batch_of_a_client_of_version_1_0_has_no_chunks() -> None:
 
 
 def test_a_stream_that_is_not_http_ends_with_a_problem() -> None:
-    house = HttpHouse()
-    peer = house.peer("c")
+    harness = HttpHarness()
+    peer = harness.peer("c")
     peer.send(request("GET", "/livez") + b"GET / HTTP/1.1\nHost: a\n\n", "GET", "GET")
     first, second = peer.heard()
     assert (first.status, second.status, second.code) == (200, 400, "malformed_request")
     assert peer.wire.is_closed
-    assert house.bad_input[0][0] == "malformed_request"
+    assert harness.bad_input[0][0] == "malformed_request"
 
 
 def test_a_body_that_is_too_large() -> None:
-    house = HttpHouse()
-    answer = house.ask("c", "POST", "/v1/functions/f/jobs", b"x" * (PACKET_BYTES + 1))
+    harness = HttpHarness()
+    answer = harness.ask("c", "POST", "/v1/functions/f/jobs", b"x" * (PACKET_BYTES + 1))
     assert (answer.status, answer.code) == (413, "body_too_large")
 
 
 def test_what_there_is_not() -> None:
-    house = HttpHouse()
-    assert house.ask("c", "GET", "/v1/nothing").code == "not_found"
-    assert house.ask("c", "GET", "/v1/jobs/").code == "not_found"
-    assert house.ask("c", "GET", "/v1/jobs/99").code == "job_not_found"
-    assert house.ask("c", "GET", "/v1/jobs/H:other:1").code == "job_not_found"
-    answer = house.ask("c", "PUT", "/v1/jobs")
+    harness = HttpHarness()
+    assert harness.ask("c", "GET", "/v1/nothing").code == "not_found"
+    assert harness.ask("c", "GET", "/v1/jobs/").code == "not_found"
+    assert harness.ask("c", "GET", "/v1/jobs/99").code == "job_not_found"
+    assert harness.ask("c", "GET", "/v1/jobs/H:other:1").code == "job_not_found"
+    answer = harness.ask("c", "PUT", "/v1/jobs")
     assert (answer.status, answer.headers["allow"]) == (405, "GET, HEAD, OPTIONS, POST")
-    answer = house.ask("c", "OPTIONS", "/v1/jobs")
+    answer = harness.ask("c", "OPTIONS", "/v1/jobs")
     assert (answer.status, answer.headers["allow"]) == (204, "GET, HEAD, OPTIONS, POST")
-    assert house.bad_input == []  # whoever mistypes an address has not broken a protocol
+    assert harness.bad_input == []  # whoever mistypes an address has not broken a protocol
 
 
 @pytest.mark.parametrize(
@@ -187,9 +187,9 @@ def test_what_there_is_not() -> None:
     ],
 )
 def test_a_wrong_parameter_is_named(target: str, parameter: str, detail: str) -> None:
-    house = HttpHouse()
-    house.ask("c", "POST", "/v1/functions/f/jobs", b"")
-    answer = house.ask("c", "GET", target)
+    harness = HttpHarness()
+    harness.ask("c", "POST", "/v1/functions/f/jobs", b"")
+    answer = harness.ask("c", "GET", target)
     assert (answer.status, answer.code) == (422, "invalid_parameter")
     (error,) = answer.json["errors"]
     assert error["parameter"] == parameter
@@ -197,8 +197,8 @@ def test_a_wrong_parameter_is_named(target: str, parameter: str, detail: str) ->
 
 
 def test_a_query_that_cannot_be_read() -> None:
-    assert HttpHouse().ask("c", "GET", "/v1/jobs?name=%ff").code == "malformed_query"
-    assert HttpHouse().ask("c", "GET", "/v1/jobs?" + "a=b&" * 100).code == "malformed_query"
+    assert HttpHarness().ask("c", "GET", "/v1/jobs?name=%ff").code == "malformed_query"
+    assert HttpHarness().ask("c", "GET", "/v1/jobs?" + "a=b&" * 100).code == "malformed_query"
 
 
 def test_every_handler_says_which_route_is_its() -> None:
@@ -217,29 +217,29 @@ def test_a_role_that_is_missing_is_named() -> None:
     from switchgear.access.identities import Identities, ListenerAccess
     from switchgear.verbs.access import Role
 
-    house = HttpHouse()
-    house.access = ListenerAccess(Identities(access=AccessList(AccessEntry("anonymous", frozenset({Role.READ})))))
-    answer = house.ask("c", "POST", "/v1/functions/f/jobs", b"")
+    harness = HttpHarness()
+    harness.access = ListenerAccess(Identities(access=AccessList(AccessEntry("anonymous", frozenset({Role.READ})))))
+    answer = harness.ask("c", "POST", "/v1/functions/f/jobs", b"")
     assert (answer.status, answer.code) == (401, "unidentified")
     assert answer.headers["www-authenticate"] == 'Bearer realm="switchgear"'
     text = "POST /v1/functions/{function}/jobs needs the role submit, which anonymous does not have"
     assert answer.json["detail"] == text
-    assert house.ask("c", "GET", "/v1/functions").status == 200
+    assert harness.ask("c", "GET", "/v1/functions").status == 200
 
 
 def test_a_peer_that_leaves_leaves_nothing_behind() -> None:
-    house = HttpHouse()
-    house.ask("c", "POST", "/v1/functions/f/jobs", b"")
-    house.send("c", "GET", "/v1/jobs/1?wait=100")
-    house.send("d", "GET", "/v1/jobs/1/events")
-    house.send("e", "POST", "/v1/functions/g/take?wait=100")
-    house.send("f", "POST", "/v1/functions/f/jobs", b"", {"Prefer": "wait=100"})
-    registered = house.engine.memory.registration_bytes
+    harness = HttpHarness()
+    harness.ask("c", "POST", "/v1/functions/f/jobs", b"")
+    harness.send("c", "GET", "/v1/jobs/1?wait=100")
+    harness.send("d", "GET", "/v1/jobs/1/events")
+    harness.send("e", "POST", "/v1/functions/g/take?wait=100")
+    harness.send("f", "POST", "/v1/functions/f/jobs", b"", {"Prefer": "wait=100"})
+    registered = harness.engine.memory.registration_bytes
     for name in "cdef":
-        house.leave(name)
-    assert house.engine.memory.registration_bytes < registered
-    assert not house.engine.workers
+        harness.leave(name)
+    assert harness.engine.memory.registration_bytes < registered
+    assert not harness.engine.workers
     for job_id in (1, 2):
-        job = house.engine.job(job_id)
+        job = harness.engine.job(job_id)
         assert job is not None
         assert not job.subscribers  # background jobs stay

@@ -7,7 +7,7 @@ import pytest
 from switchgear.model import DONE
 from switchgear.model import READY as JOB_READY
 from switchgear.protocols.pingpong.broker import PingPongSetup
-from tests.protocols.pingpong.house import (
+from tests.protocols.pingpong.harness import (
     JOB,
     PING,
     PONG,
@@ -177,11 +177,11 @@ def test_a_worker_that_loses_its_job_again_and_again_makes_it_fail(broker: Broke
 def test_a_clock_that_was_set_back_does_not_make_a_ready_unheard(broker: Broker) -> None:
     at_work(broker)
     broker.pass_time(2)
-    broker.house.clock.set_wall_clock(-3600)
-    broker.do(broker.engine.clock_moved, broker.house.clock.follow_wall_clock())
+    broker.harness.clock.set_wall_clock(-3600)
+    broker.do(broker.engine.clock_moved, broker.harness.clock.follow_wall_clock())
     broker.worker_says(b"w", READY)
-    broker.house.clock.set_wall_clock(-3600)
-    broker.do(broker.engine.clock_moved, broker.house.clock.follow_wall_clock())
+    broker.harness.clock.set_wall_clock(-3600)
+    broker.do(broker.engine.clock_moved, broker.harness.clock.follow_wall_clock())
     broker.worker_says(b"w", READY)
     assert broker.heard_by_worker(b"w") == [JOB]
 
@@ -281,7 +281,7 @@ def test_by_default_a_worker_keeps_its_job_while_its_connection_lives() -> None:
     broker.worker_says(b"w", PING)
     assert broker.heard_by_worker(b"other") == []
     broker.backend.session.peer_gone(b"w")
-    broker.house.turn()
+    broker.harness.turn()
     assert broker.heard_by_worker(b"other") == [JOB], "the connection is closed, so it goes to another at once"
 
 

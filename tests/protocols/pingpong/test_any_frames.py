@@ -1,4 +1,4 @@
-"""Whatever strangers send: nothing raises, the engine's tables agree (`MessageHouse.turn` looks), memory is bounded."""
+"""Whatever strangers send: nothing raises, the tables agree (`MessageHarness.turn` looks), memory is bounded."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from switchgear.engine import one_job_workers
 from switchgear.engine.engine import EngineSettings
 from switchgear.protocols.pingpong.broker import ClientsSession, WorkersSession
-from tests.protocols.pingpong.house import Broker, come_back, lose
+from tests.protocols.pingpong.harness import Broker, come_back, lose
 
 frames = st.one_of(
     st.sampled_from([b"", b"READY", b"PING", b"PONG", b"LEAVE", b"FAILED"]),
@@ -57,10 +57,10 @@ def happen(broker: Broker, kind: str, about: object, message: list[bytes] | None
         case "resume", _:
             broker.do(broker.engine.resume, broker.engine.function_named(b"pingpong"))
         case "keep", _:
-            broker.house.keep()
+            broker.harness.keep()
         case _:
-            broker.house.clock.set_wall_clock(-1000)
-            broker.do(broker.engine.clock_moved, broker.house.clock.follow_wall_clock())
+            broker.harness.clock.set_wall_clock(-1000)
+            broker.do(broker.engine.clock_moved, broker.harness.clock.follow_wall_clock())
 
 
 def check_tables(broker: Broker) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from switchgear.engine.engine import EngineSettings
 from switchgear.model import Job, Peer, Worker
-from tests.protocols.pingpong.house import READY, Broker, failed
+from tests.protocols.pingpong.harness import READY, Broker, failed
 
 
 @pytest.fixture
@@ -176,6 +176,6 @@ def test_a_client_that_is_gone_does_not_matter(broker: Broker) -> None:
 def test_whoever_still_waits_when_the_server_stops_is_told_so(broker: Broker) -> None:
     broker.frontend.send(b"c", b"tag", b"", b"job")
     broker.frontend.session.closed()
-    broker.house.turn()
+    broker.harness.turn()
     assert broker.heard_by_client(b"c") == [[b"tag", *failed("the server is shutting down")]]
     assert not broker.engine.jobs

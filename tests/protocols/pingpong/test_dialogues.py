@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from switchgear.model import DONE
-from tests.protocols.pingpong.house import PING, PONG, READY, Broker
+from tests.protocols.pingpong.harness import PING, PONG, READY, Broker
 
 
 @pytest.fixture

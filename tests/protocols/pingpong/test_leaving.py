@@ -9,7 +9,7 @@ import pytest
 from switchgear.engine.engine import EngineSettings
 from switchgear.errors import Refused
 from switchgear.model import CANCELLED, DONE, FAILED, Cause, Delivery, Peer
-from tests.protocols.pingpong.house import (
+from tests.protocols.pingpong.harness import (
     JOB,
     LEAVE,
     PING,
@@ -59,7 +59,7 @@ def test_a_job_cancelled_before_it_is_known_to_be_undelivered(broker: Broker) ->
     broker.worker_says(b"w", READY)
     lose(broker.backend, b"w")
     client = Peer()
-    broker.house.soon(lambda: broker.engine.cancel(broker.only_job()))  # ahead of the bad news
+    broker.harness.soon(lambda: broker.engine.cancel(broker.only_job()))  # ahead of the bad news
     broker.submit(b"job", Delivery.WAIT, client)
     come_back(broker.backend, b"w")
     broker.worker_says(b"w", PING)
@@ -159,7 +159,7 @@ def test_the_answer_to_a_goodbye_does_not_overtake_a_job_that_waits_for_the_stor
     broker.submit(b"job")
     broker.worker_says(b"w", LEAVE)
     assert broker.heard_by_worker(b"w") == []
-    broker.house.keep()
+    broker.harness.keep()
     assert broker.heard_by_worker(b"w") == [JOB, LEAVE]
 
 
@@ -179,7 +179,7 @@ def test_the_last_attempt_is_remembered_before_the_job_is_sent() -> None:
     job = broker.submit(b"job")
     broker.worker_says(b"w", PING)
     assert broker.heard_by_worker(b"w") == [PONG]  # which promises nothing
-    broker.house.keep()
+    broker.harness.keep()
     assert broker.heard_by_worker(b"w") == [JOB]
     broker.worker_says(b"w", RESULT)
     assert job.state is DONE
@@ -199,7 +199,7 @@ def test_a_job_that_is_over_before_it_is_sent_is_not_sent(take_back: Callable[..
     job = broker.submit(b"job")
     take_back(broker, job)
     assert job.state in (CANCELLED, DONE)
-    broker.house.keep()
+    broker.harness.keep()
     assert broker.heard_by_worker(b"w") == [PONG]  # in its place
     assert broker.ready_queue() == [b"w"]
     assert not broker.is_at_work(b"w")
@@ -212,7 +212,7 @@ def test_who_leaves_before_its_job_is_sent_and_then_is_not_sent_it_has_left() ->
     broker.worker_says(b"w", LEAVE)
     broker.do(broker.engine.cancel, job)
     assert not broker.engine.workers
-    broker.house.keep()
+    broker.harness.keep()
     assert broker.heard_by_worker(b"w") == [PONG, LEAVE]
 
 
@@ -229,8 +229,8 @@ def test_a_job_whose_payload_is_lost_fails_and_the_worker_gets_the_next(broker: 
 
 def test_a_job_cancelled_before_it_could_be_sent_leaves_its_worker_ready(broker: Broker) -> None:
     job = broker.submit(b"PONG")
-    broker.house.soon(lambda: broker.engine.cancel(job))  # ahead of the failure
-    broker.engine.advance(broker.house.clock.now_us())
+    broker.harness.soon(lambda: broker.engine.cancel(job))  # ahead of the failure
+    broker.engine.advance(broker.harness.clock.now_us())
     broker.worker_says(b"w", READY)
     assert broker.ready_queue() == [b"w"]
 

@@ -24,7 +24,7 @@ from switchgear.client.pingpong.worker_protocol import (
     SendMessage,
     StartWork,
 )
-from tests.protocols.pingpong.house import Broker
+from tests.protocols.pingpong.harness import Broker
 
 EXPIRE_SECONDS = 3
 RESEND_SECONDS = 6
@@ -97,7 +97,7 @@ class World:
         self.deliver()
 
     def broker_now(self) -> float:
-        return (self.broker.house.clock.now_us() - self.started_us) / 1e6
+        return (self.broker.harness.clock.now_us() - self.started_us) / 1e6
 
     def deliver(self) -> None:
         for identity, *frames in self.broker.backend.heard_by_all():
@@ -115,7 +115,7 @@ class World:
 
     def play(self) -> None:
         random = self.random
-        self.started_us = self.broker.house.clock.now_us()
+        self.started_us = self.broker.harness.clock.now_us()
         self.workers: dict[bytes, SimulatedWorker] = {}
         for number in range(WORKERS):
             self.hire(b"worker %d" % number)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from switchgear.engine import one_job_workers
-from tests.protocols.pingpong.house import (
+from tests.protocols.pingpong.harness import (
     JOB,
     LEAVE,
     PING,

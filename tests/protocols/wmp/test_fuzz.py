@@ -11,18 +11,18 @@ from hypothesis import strategies as st
 from switchgear.model import Job
 from switchgear.protocols.multipart import Message
 from switchgear.protocols.wmp.codec import DONE, FRAMES, GIVE, READY, STATUS, STATUSES, VERSION
-from tests.protocols.wmp.house import MANAGER, WmpHouse
+from tests.protocols.wmp.harness import MANAGER, WmpHarness
 
 NAMES = ["w1", "w2", "d1/w1", "d1/w2", "d2/d1/w1"]
 ROLES = ["echo", "shout"]
 
 
-def check(house: WmpHouse) -> None:
+def check(harness: WmpHarness) -> None:
     """The engine's own invariants are checked at the end of every turn; these are the manager's."""
-    manager = house.manager
+    manager = harness.manager
     paths = manager.paths
-    assert len(paths.by_path) <= house.setup.paths
-    assert {way.worker for way in paths.by_path.values()} == set(house.engine.workers.values())
+    assert len(paths.by_path) <= harness.setup.paths
+    assert {way.worker for way in paths.by_path.values()} == set(harness.engine.workers.values())
     assert paths.kept_bytes == sum(way.kept_bytes for way in paths.by_path.values())
     idle = {way for ways in paths.idle.values() for way in ways}
     assert idle == {way for way in paths.by_path.values() if not way.held}
@@ -58,12 +58,12 @@ message = (
 @settings(max_examples=300)
 @given(st.lists(st.tuples(st.sampled_from([b"w1", b"d1", b"\x00abcd"]), message), max_size=12))
 def test_frames_of_all_kinds(messages: list[tuple[bytes, Message]]) -> None:
-    house = WmpHouse(paths=3)
-    job = house.submit("echo", b"hi")
-    holder = house.worker("holder")
+    harness = WmpHarness(paths=3)
+    job = harness.submit("echo", b"hi")
+    holder = harness.worker("holder")
     reference = holder.take()
-    house.router.send_in_one_turn(*([peer, *frames] for peer, frames in messages))
-    check(house)
+    harness.router.send_in_one_turn(*([peer, *frames] for peer, frames in messages))
+    check(harness)
     holder.say(DONE, b"HI", job=reference)
     assert job.result == b"HI"
 
@@ -92,42 +92,42 @@ class Life:
     """Random steps, with references that were given to somebody."""
 
     def __init__(self) -> None:
-        self.house = WmpHouse(timeout=5, paths=3)
+        self.harness = WmpHarness(timeout=5, paths=3)
         self.jobs: list[Job] = []
         self.references: list[bytes] = [b"1.1"]
 
     def submit(self, role: str) -> None:
-        self.jobs.append(self.house.submit(role, b"payload"))
+        self.jobs.append(self.harness.submit(role, b"payload"))
 
     def ready(self, name: str, roles: list[str], lease: int) -> None:
         promise: dict[str, Any] = {"lease": lease} if lease else {}
-        self.house.worker(name).say(READY, roles=roles, **promise)
+        self.harness.worker(name).say(READY, roles=roles, **promise)
 
     def give(self, name: str, roles: list[str]) -> None:
         asked_for: dict[str, Any] = {"roles": roles} if roles else {}
-        self.house.worker(name).say(GIVE, **asked_for)
+        self.harness.worker(name).say(GIVE, **asked_for)
 
     def done(self, name: str, number: int, status: str) -> None:
         reference = self.references[-1 - number % len(self.references)]
-        self.house.worker(name).say(DONE, b"result", job=reference, status=status)
+        self.harness.worker(name).say(DONE, b"result", job=reference, status=status)
 
     def status(self, name: str, number: int) -> None:
         reference = self.references[-1 - number % len(self.references)]
-        self.house.worker(name).say(STATUS, job=reference, numerator=1, denominator=number)
+        self.harness.worker(name).say(STATUS, job=reference, numerator=1, denominator=number)
 
     def gone(self, name: str) -> None:
-        self.house.router.socket.gone.add(name.encode())
+        self.harness.router.socket.gone.add(name.encode())
 
     def back(self, name: str) -> None:
-        self.house.router.socket.gone.discard(name.encode())
+        self.harness.router.socket.gone.discard(name.encode())
 
     def cancel(self, number: int) -> None:
         if self.jobs:
-            self.house.cancel(self.jobs[number % len(self.jobs)])
+            self.harness.cancel(self.jobs[number % len(self.jobs)])
 
     def listen(self) -> None:
         for name in NAMES:
-            worker = self.house.worker(name)
+            worker = self.harness.worker(name)
             while (heard := worker.hear()) is not None:
                 if "job" in heard[1]:
                     self.references.append(heard[1]["job"])
@@ -139,11 +139,11 @@ def test_lives_of_all_kinds(steps: list[tuple[Any, ...]]) -> None:
     life = Life()
     for name, *arguments in steps:
         if name == "pass":
-            life.house.pass_time(*arguments)
+            life.harness.pass_time(*arguments)
         else:
             getattr(life, name)(*arguments)
         life.listen()
-        check(life.house)
+        check(life.harness)
     for job in life.jobs:
         assert job.state.name in ("READY", "RUNNING", "DONE", "FAILED", "CANCELLED")
         assert job.result in (b"", b"result")
@@ -156,17 +156,17 @@ def test_after_any_life_jobs_are_still_done(steps: list[tuple[Any, ...]]) -> Non
     life = Life()
     for name, *arguments in steps:
         if name == "pass":
-            life.house.pass_time(*arguments)
+            life.harness.pass_time(*arguments)
         else:
             getattr(life, name)(*arguments)
         life.listen()
-    life.house.pass_time(10)  # whoever has something has lost it
-    good = life.house.worker("good")
+    life.harness.pass_time(10)  # whoever has something has lost it
+    good = life.harness.worker("good")
     for _ in life.jobs:
         good.say(READY, roles=ROLES)
         good.say(GIVE)
         while (heard := good.hear()) is not None:
             if "role" in heard[1]:
                 good.say(DONE, b"result", job=heard[1]["job"])
-        check(life.house)
+        check(life.harness)
     assert all(job.state.name in ("DONE", "FAILED", "CANCELLED") for job in life.jobs)

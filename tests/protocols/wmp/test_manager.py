@@ -14,7 +14,7 @@ from switchgear.protocols.wmp.codec import CANCEL, DONE, GIVE, NO, STATUS, TAKE,
 from switchgear.protocols.wmp.codec import READY as READY_COMMAND
 from switchgear.protocols.wmp.manager import ManagerSession, WmpSetup
 from switchgear.testing.simulation.store import Row
-from tests.protocols.wmp.house import MANAGER, WmpHouse, WmpWorker
+from tests.protocols.wmp.harness import MANAGER, WmpHarness, WmpWorker
 
 
 class Submitter(Peer):
@@ -32,10 +32,10 @@ class Submitter(Peer):
 
 
 def test_whoever_waits_for_a_job_hears_how_it_goes() -> None:
-    house = WmpHouse()
+    harness = WmpHarness()
     submitter = Submitter()
-    house.engine.submit(b"echo", b"", b"hi", NORMAL, Delivery.WAIT, submitter)
-    worker = house.worker("w1")
+    harness.engine.submit(b"echo", b"", b"hi", NORMAL, Delivery.WAIT, submitter)
+    worker = harness.worker("w1")
     reference = worker.take()
     worker.say(STATUS, job=reference, numerator=1, denominator=2, time_left=9)
     worker.say(STATUS, job=reference)  # only a sign of life
@@ -44,11 +44,11 @@ def test_whoever_waits_for_a_job_hears_how_it_goes() -> None:
 
 
 def test_names_of_roles_are_bytes_in_any_alphabet_or_none() -> None:
-    house = WmpHouse()
-    worker = house.worker("w1")
+    harness = WmpHarness()
+    worker = harness.worker("w1")
     worker.say(READY_COMMAND, roles=[b"\xff\x00", "ü"])
-    house.engine.submit(b"\xff\x00", b"", b"", NORMAL, Delivery.THROW_AWAY)
-    house.turn()
+    harness.engine.submit(b"\xff\x00", b"", b"", NORMAL, Delivery.THROW_AWAY)
+    harness.turn()
     assert worker.hear_command() == WAKE
     worker.say(GIVE)
     heard = worker.hear()
@@ -61,45 +61,45 @@ def test_names_of_roles_are_bytes_in_any_alphabet_or_none() -> None:
     [(b"\x00\x80\x00\x41\xa7", b"00800041a7"), (b"a\nb", b"610a62"), (b"worker 1", b"worker 1")],
 )
 def test_an_identity_that_cannot_be_shown_is_shown_in_hex(identity: bytes, name: bytes) -> None:
-    house = WmpHouse()
-    house.router.send(identity, b"", VERSION, READY_COMMAND, b"\x81\xa5roles\x91\xa1f")
-    (worker,) = house.engine.workers.values()
+    harness = WmpHarness()
+    harness.router.send(identity, b"", VERSION, READY_COMMAND, b"\x81\xa5roles\x91\xa1f")
+    (worker,) = harness.engine.workers.values()
     assert worker.name == name
 
 
 @pytest.mark.parametrize("identity", [b"", b"x" * 256])
 def test_a_manager_has_an_identity(identity: bytes) -> None:
-    house = WmpHouse()
+    harness = WmpHarness()
     with pytest.raises(ValueError, match="identity"):
-        house.door(lambda context, transport: ManagerSession(context, transport, WmpSetup(identity)))
+        harness.door(lambda context, transport: ManagerSession(context, transport, WmpSetup(identity)))
 
 
 def test_the_submitter_s_own_time_limit_is_not_put_off_by_status() -> None:
-    house = WmpHouse()
-    job = house.submit("echo", delivery=Delivery.HANDLE)
+    harness = WmpHarness()
+    job = harness.submit("echo", delivery=Delivery.HANDLE)
     job.timeout_us = 3_000_000
     job.has_details = True
-    worker = house.worker("w1")
+    worker = harness.worker("w1")
     reference = worker.take(lease=2)
-    house.pass_time(2)
+    harness.pass_time(2)
     worker.say(STATUS, job=reference)
-    house.pass_time(1)
+    harness.pass_time(1)
     assert worker.hear_command() == CANCEL
     assert job.state is READY
 
 
 def test_nothing_is_handed_out_of_a_paused_function_or_a_server_that_stops() -> None:
-    house = WmpHouse()
-    house.submit("echo")
-    function = house.engine.functions[b"echo"]
-    house.engine.pause(function)
-    worker = house.worker("w1")
+    harness = WmpHarness()
+    harness.submit("echo")
+    function = harness.engine.functions[b"echo"]
+    harness.engine.pause(function)
+    worker = harness.worker("w1")
     worker.say(READY_COMMAND, roles=["echo"])
     assert worker.hear() is None
-    house.engine.resume(function)
-    house.turn()
+    harness.engine.resume(function)
+    harness.turn()
     assert worker.hear_command() == WAKE
-    house.engine.drain()
+    harness.engine.drain()
     worker.say(GIVE)
     assert worker.hear_command() == NO
 
@@ -108,27 +108,27 @@ def test_nothing_is_handed_out_of_a_paused_function_or_a_server_that_stops() -> 
 
 
 def test_the_last_attempt_is_remembered_before_the_job_is_sent() -> None:
-    house = WmpHouse(keeps=True, settings=EngineSettings(attempts=1))
-    job = house.submit("echo", b"hi", Delivery.HANDLE)
-    house.keep()
-    worker = house.worker("w1")
+    harness = WmpHarness(keeps=True, settings=EngineSettings(attempts=1))
+    job = harness.submit("echo", b"hi", Delivery.HANDLE)
+    harness.keep()
+    worker = harness.worker("w1")
     worker.say(READY_COMMAND, roles=["echo"])
     assert worker.hear_command() == WAKE
     worker.say(GIVE)
     assert worker.hear() is None
-    other = house.worker("w2")
+    other = harness.worker("w2")
     other.say(GIVE)
     assert other.hear_command() == NO  # nobody else waits for that
-    house.keep()
+    harness.keep()
     assert worker.hear_command() == TAKE
     assert job.state is RUNNING
 
 
-def waits_for_last_attempt(house: WmpHouse, name: str) -> tuple[WmpWorker, Job]:
+def waits_for_last_attempt(harness: WmpHarness, name: str) -> tuple[WmpWorker, Job]:
     """A worker that will be sent a job as soon as it is kept that this is the last attempt."""
-    job = house.submit("echo", b"hi", Delivery.HANDLE)
-    house.keep()
-    worker = house.worker(name)
+    job = harness.submit("echo", b"hi", Delivery.HANDLE)
+    harness.keep()
+    worker = harness.worker(name)
     worker.say(GIVE, roles=["echo"])
     assert worker.hear() is None
     return worker, job
@@ -136,60 +136,60 @@ def waits_for_last_attempt(house: WmpHouse, name: str) -> tuple[WmpWorker, Job]:
 
 @pytest.mark.parametrize("name", ["w1", "d1/w1"])
 def test_a_job_that_is_cancelled_before_it_was_sent_is_not_sent(name: str) -> None:
-    house = WmpHouse(keeps=True, settings=EngineSettings(attempts=1, jobs_per_worker=1))
-    worker, job = waits_for_last_attempt(house, name)
-    house.cancel(job)
+    harness = WmpHarness(keeps=True, settings=EngineSettings(attempts=1, jobs_per_worker=1))
+    worker, job = waits_for_last_attempt(harness, name)
+    harness.cancel(job)
     assert worker.hear() is None
-    house.keep()
+    harness.keep()
     assert worker.hear() == (NO, {}, None)
     assert worker.hear() is None
-    assert house.manager.paths.idle  # it holds nothing
-    worker, _ = waits_for_last_attempt(house, name)
-    house.keep()
+    assert harness.manager.paths.idle  # it holds nothing
+    worker, _ = waits_for_last_attempt(harness, name)
+    harness.keep()
     assert worker.hear_command() == TAKE  # nor does the other one take its place
 
 
 def test_nor_while_it_is_being_written_down() -> None:
-    house = WmpHouse(keeps=True, settings=EngineSettings(attempts=1))
-    worker, job = waits_for_last_attempt(house, "w1")
-    house.manager.hold()
-    house.cancel(job)
-    house.manager.unhold()
-    house.keep()
+    harness = WmpHarness(keeps=True, settings=EngineSettings(attempts=1))
+    worker, job = waits_for_last_attempt(harness, "w1")
+    harness.manager.hold()
+    harness.cancel(job)
+    harness.manager.unhold()
+    harness.keep()
     assert worker.hear_command() == NO
     assert worker.hear() is None
 
 
 def test_other_jobs_that_wait_for_the_store_are_sent() -> None:
-    house = WmpHouse(keeps=True, settings=EngineSettings(attempts=1))
-    jobs = [house.submit("echo", b"%d" % number, Delivery.HANDLE) for number in range(3)]
-    house.keep()
-    worker = house.worker("w1")
+    harness = WmpHarness(keeps=True, settings=EngineSettings(attempts=1))
+    jobs = [harness.submit("echo", b"%d" % number, Delivery.HANDLE) for number in range(3)]
+    harness.keep()
+    worker = harness.worker("w1")
     for _ in jobs:
         worker.say(GIVE, roles=["echo"])
-    house.cancel(jobs[1])
-    house.keep()
+    harness.cancel(jobs[1])
+    harness.keep()
     assert [worker.hear_command() for _ in jobs] == [TAKE, NO, TAKE]
     assert [job.state for job in (jobs[0], jobs[2])] == [RUNNING, RUNNING]
 
 
 def test_a_job_whose_payload_is_lost_fails_and_its_worker_is_told_no() -> None:
-    house = WmpHouse(keeps=True)
-    job = house.submit("echo", b"hi", Delivery.HANDLE)
+    harness = WmpHarness(keeps=True)
+    job = harness.submit("echo", b"hi", Delivery.HANDLE)
     job.payload = None
-    worker = house.worker("w1")
+    worker = harness.worker("w1")
     worker.say(GIVE, roles=["echo"])
     assert worker.hear_command() == NO
     assert job.state.name == "FAILED"
-    assert house.manager.paths.idle  # it holds nothing
+    assert harness.manager.paths.idle  # it holds nothing
 
 
 def test_a_job_whose_payload_cannot_be_read_now_is_not_spent() -> None:
-    house = WmpHouse(keeps=True)
-    job = house.submit("echo", b"hi", Delivery.HANDLE)
+    harness = WmpHarness(keeps=True)
+    job = harness.submit("echo", b"hi", Delivery.HANDLE)
     job.payload = None
-    house.read_error = Refused("storage", "the disk does not answer")
-    worker = house.worker("w1")
+    harness.read_error = Refused("storage", "the disk does not answer")
+    worker = harness.worker("w1")
     worker.say(GIVE, roles=["echo"])
     assert worker.hear_command() == NO
     assert (job.state, job.attempts) == (READY, 0)
@@ -197,10 +197,10 @@ def test_a_job_whose_payload_cannot_be_read_now_is_not_spent() -> None:
 
 def test_a_reference_from_before_a_restart_means_nothing_after_it() -> None:
     """A server without a store numbers its jobs from 1 again, and the worker may have one of the same number."""
-    before = WmpHouse()
+    before = WmpHarness()
     before.submit("echo", b"old")
     old = before.worker("w1").take()
-    after = WmpHouse()
+    after = WmpHarness()
     after.pass_time(0.1)
     job = after.submit("echo", b"new")
     worker = after.worker("w1")
@@ -212,7 +212,7 @@ def test_a_reference_from_before_a_restart_means_nothing_after_it() -> None:
 
 
 def test_after_a_crash_the_result_of_a_job_from_before_it_is_taken() -> None:
-    before = WmpHouse(keeps=True)
+    before = WmpHarness(keeps=True)
     before.submit("echo", b"hi", Delivery.HANDLE)
     before.keep()
     worker = before.worker("w1")
@@ -220,7 +220,7 @@ def test_after_a_crash_the_result_of_a_job_from_before_it_is_taken() -> None:
     before.keep()
     heard = worker.hear()
     assert heard is not None
-    after = WmpHouse(keeps=True)
+    after = WmpHarness(keeps=True)
     after.pass_time(1)
     (lost,) = before.engine.jobs.values()
     job = Row(lost).to_job(after.engine.function_named(b"echo"))
@@ -238,95 +238,95 @@ def test_after_a_crash_the_result_of_a_job_from_before_it_is_taken() -> None:
 
 
 def test_an_idle_worker_is_gone_with_its_connection() -> None:
-    house = WmpHouse()
-    house.worker("w1").say(READY_COMMAND, roles=["echo"])
-    assert len(house.engine.functions[b"echo"].workers) == 1
-    house.manager.peer_gone(b"w1")
-    assert not house.engine.functions[b"echo"].workers
-    assert not house.engine.workers
+    harness = WmpHarness()
+    harness.worker("w1").say(READY_COMMAND, roles=["echo"])
+    assert len(harness.engine.functions[b"echo"].workers) == 1
+    harness.manager.peer_gone(b"w1")
+    assert not harness.engine.functions[b"echo"].workers
+    assert not harness.engine.workers
 
 
 def test_a_worker_with_a_job_is_no_worker_any_more_and_keeps_its_job_for_the_lease() -> None:
-    house = WmpHouse(timeout=10)
-    job = house.submit("echo")
-    worker = house.worker("w1")
+    harness = WmpHarness(timeout=10)
+    job = harness.submit("echo")
+    worker = harness.worker("w1")
     reference = worker.take()
-    house.manager.peer_gone(b"w1")
-    assert not house.engine.functions[b"echo"].workers
+    harness.manager.peer_gone(b"w1")
+    assert not harness.engine.functions[b"echo"].workers
     assert job.state is RUNNING
     worker.say(DONE, b"on another connection", job=reference)
     assert (job.state.name, job.result) == ("DONE", b"on another connection")
 
 
 def test_when_its_lease_is_over_nothing_is_left_of_it() -> None:
-    house = WmpHouse(timeout=10)
-    job = house.submit("echo")
-    house.worker("w1").take()
-    house.manager.peer_gone(b"w1")
-    house.pass_time(10)
-    house.turn()
+    harness = WmpHarness(timeout=10)
+    job = harness.submit("echo")
+    harness.worker("w1").take()
+    harness.manager.peer_gone(b"w1")
+    harness.pass_time(10)
+    harness.turn()
     assert job.state.name == "READY"
-    assert not house.engine.workers
-    assert not house.manager.paths.by_path
+    assert not harness.engine.workers
+    assert not harness.manager.paths.by_path
 
 
 def test_if_it_comes_back_it_is_a_worker_again() -> None:
-    house = WmpHouse(timeout=10)
-    house.submit("echo")
-    worker = house.worker("w1")
+    harness = WmpHarness(timeout=10)
+    harness.submit("echo")
+    worker = harness.worker("w1")
     reference = worker.take()
-    house.manager.peer_gone(b"w1")
+    harness.manager.peer_gone(b"w1")
     worker.say(READY_COMMAND, roles=["echo"])
-    assert len(house.engine.functions[b"echo"].workers) == 1
+    assert len(harness.engine.functions[b"echo"].workers) == 1
     worker.say(DONE, job=reference)
-    assert len(house.engine.functions[b"echo"].workers) == 1
+    assert len(harness.engine.functions[b"echo"].workers) == 1
 
 
 def test_the_job_of_a_worker_that_cannot_come_back_goes_to_another_at_once() -> None:
-    house = WmpHouse()
-    job = house.submit("echo")
-    worker = WmpWorker(house, b"\0given")
+    harness = WmpHarness()
+    job = harness.submit("echo")
+    worker = WmpWorker(harness, b"\0given")
     worker.take()
-    house.manager.peer_gone(b"\0given")
+    harness.manager.peer_gone(b"\0given")
     assert job.state.name == "READY"
-    assert not house.engine.workers
+    assert not harness.engine.workers
 
 
 def test_behind_a_device_an_idle_worker_that_says_nothing_for_minutes_is_dropped() -> None:
-    house = WmpHouse()
-    silent, talking, direct = (house.worker(name) for name in ("d1/w1", "d1/w2", "w3"))
+    harness = WmpHarness()
+    silent, talking, direct = (harness.worker(name) for name in ("d1/w1", "d1/w2", "w3"))
     for worker in (silent, talking, direct):
         worker.say(READY_COMMAND, roles=["echo"])
-    house.pass_time(299)
+    harness.pass_time(299)
     talking.say(READY_COMMAND, roles=["echo"])
-    house.pass_time(1)
-    assert {way.path for way in house.manager.paths.by_path.values()} == {(b"d1", b"w2"), (b"w3",)}
-    assert len(house.engine.functions[b"echo"].workers) == 2
+    harness.pass_time(1)
+    assert {way.path for way in harness.manager.paths.by_path.values()} == {(b"d1", b"w2"), (b"w3",)}
+    assert len(harness.engine.functions[b"echo"].workers) == 2
 
 
 def test_behind_a_device_a_worker_with_a_job_is_not_dropped_for_its_silence() -> None:
-    house = WmpHouse(timeout=0)
-    job = house.submit("echo")
-    worker = house.worker("d1/w1")
+    harness = WmpHarness(timeout=0)
+    job = harness.submit("echo")
+    worker = harness.worker("d1/w1")
     reference = worker.take()
-    house.pass_time(3600)
+    harness.pass_time(3600)
     assert job.state is RUNNING
     worker.say(DONE, job=reference)
-    house.pass_time(299)
-    assert house.engine.workers
-    house.pass_time(1)
-    assert not house.engine.workers
+    harness.pass_time(299)
+    assert harness.engine.workers
+    harness.pass_time(1)
+    assert not harness.engine.workers
 
 
 def test_references_are_never_used_twice_even_when_the_clock_goes_back() -> None:
-    house = WmpHouse(settings=EngineSettings(attempts=0))
-    house.submit("echo")
-    worker = house.worker("w1")
+    harness = WmpHarness(settings=EngineSettings(attempts=0))
+    harness.submit("echo")
+    worker = harness.worker("w1")
     references = []
     for _ in range(20):
         references.append(worker.take())
         worker.say(DONE, job=references[-1], status="returned")
-        house.engine.clock_moved(-1_000_000)
+        harness.engine.clock_moved(-1_000_000)
     assert len(set(references)) == 20
 
 
@@ -334,68 +334,70 @@ def test_references_are_never_used_twice_even_when_the_clock_goes_back() -> None
 
 
 def test_made_up_paths_take_a_bounded_number_of_places() -> None:
-    house = WmpHouse(paths=50)
-    house.submit("work")
-    busy = house.worker("busy")
+    harness = WmpHarness(paths=50)
+    harness.submit("work")
+    busy = harness.worker("busy")
     reference = busy.take("work")
     for number in range(500):
-        house.router.session.receive_message(house.worker(f"liar/{number}").message(READY_COMMAND, roles=["echo"]))
-    house.turn()
-    assert len(house.manager.paths.by_path) == len(house.engine.workers) == 50
-    assert len(house.engine.functions[b"echo"].sleepers) == 49
+        harness.router.session.receive_message(harness.worker(f"liar/{number}").message(READY_COMMAND, roles=["echo"]))
+    harness.turn()
+    assert len(harness.manager.paths.by_path) == len(harness.engine.workers) == 50
+    assert len(harness.engine.functions[b"echo"].sleepers) == 49
     busy.say(DONE, job=reference)
-    assert house.take_bad_input() == []
+    assert harness.take_bad_input() == []
 
 
 def test_made_up_paths_push_out_only_those_of_the_same_neighbour() -> None:
-    house = WmpHouse(paths=50)
-    honest = [house.worker(f"w{number}") for number in range(10)]
-    honest += [house.worker(f"device/w{number}") for number in range(10)]
+    harness = WmpHarness(paths=50)
+    honest = [harness.worker(f"w{number}") for number in range(10)]
+    honest += [harness.worker(f"device/w{number}") for number in range(10)]
     for worker in honest:
         worker.say(READY_COMMAND, roles=["work"])
     for number in range(200):
-        house.worker(f"liar/{number}").say(READY_COMMAND, roles=["echo"])
-    assert len(house.manager.paths.by_path) == 50
-    assert all(worker.path in house.manager.paths.by_path for worker in honest)
-    assert (b"liar", b"199") in house.manager.paths.by_path
-    assert (b"liar", b"169") not in house.manager.paths.by_path
+        harness.worker(f"liar/{number}").say(READY_COMMAND, roles=["echo"])
+    assert len(harness.manager.paths.by_path) == 50
+    assert all(worker.path in harness.manager.paths.by_path for worker in honest)
+    assert (b"liar", b"199") in harness.manager.paths.by_path
+    assert (b"liar", b"169") not in harness.manager.paths.by_path
 
 
 def test_one_device_may_have_all_the_room_that_others_do_not_need() -> None:
-    house = WmpHouse(paths=10)
+    harness = WmpHarness(paths=10)
     for number in range(20):
-        house.worker(f"device/{number}").say(READY_COMMAND, roles=["echo"])
-    assert [path[1] for path in house.manager.paths.by_path] == [b"%d" % number for number in range(10, 20)]
-    house.worker("w1").say(READY_COMMAND, roles=["echo"])
-    assert [path[-1] for path in house.manager.paths.by_path] == [b"%d" % number for number in range(11, 20)] + [b"w1"]
+        harness.worker(f"device/{number}").say(READY_COMMAND, roles=["echo"])
+    assert [path[1] for path in harness.manager.paths.by_path] == [b"%d" % number for number in range(10, 20)]
+    harness.worker("w1").say(READY_COMMAND, roles=["echo"])
+    assert [path[-1] for path in harness.manager.paths.by_path] == [b"%d" % number for number in range(11, 20)] + [
+        b"w1"
+    ]
 
 
 def test_a_neighbour_counts_with_the_paths_that_hold_no_job() -> None:
-    house = WmpHouse(paths=7)
+    harness = WmpHarness(paths=7)
     for number in range(4):
-        house.submit("work")
-        house.worker(f"device/{number}").take("work")
+        harness.submit("work")
+        harness.worker(f"device/{number}").take("work")
     for name in ("w1", "liar/1", "liar/2", "w2"):
-        house.worker(name).say(READY_COMMAND, roles=["echo"])
-    assert list(house.manager.paths.by_path)[-3:] == [(b"w1",), (b"liar", b"2"), (b"w2",)]
+        harness.worker(name).say(READY_COMMAND, roles=["echo"])
+    assert list(harness.manager.paths.by_path)[-3:] == [(b"w1",), (b"liar", b"2"), (b"w2",)]
 
 
 def test_made_up_headers_take_a_bounded_number_of_bytes() -> None:
-    house = WmpHouse()
-    house.manager.paths.most_bytes = 30_000
+    harness = WmpHarness()
+    harness.manager.paths.most_bytes = 30_000
     for number in range(50):
-        house.worker(f"w{number % 20}").say(READY_COMMAND, roles=["echo"], talk="x" * (number * 50))
-        ways = house.manager.paths.by_path.values()
+        harness.worker(f"w{number % 20}").say(READY_COMMAND, roles=["echo"], talk="x" * (number * 50))
+        ways = harness.manager.paths.by_path.values()
         said = sum(len(way.said) for way in ways)
-        assert said < sum(way.kept_bytes for way in ways) == house.manager.paths.kept_bytes <= 30_000
-    house.worker("w9").say(READY_COMMAND, roles=["echo"], talk="x" * 30_000)
-    assert house.take_bad_input() == ["FULL"]
-    assert len(house.manager.paths.by_path) == 1  # that one, as it was before
-    house.worker("w9").say(GIVE, roles=["echo", *(f"a{number}" for number in range(100))])
-    assert house.take_bad_input() == ["FULL"]
-    house.worker("w8").say(READY_COMMAND, roles=["echo"], talk="x" * 14_000)
-    house.worker("w8").say(READY_COMMAND, roles=["echo"])
-    assert house.manager.paths.kept_bytes < 2_000
+        assert said < sum(way.kept_bytes for way in ways) == harness.manager.paths.kept_bytes <= 30_000
+    harness.worker("w9").say(READY_COMMAND, roles=["echo"], talk="x" * 30_000)
+    assert harness.take_bad_input() == ["FULL"]
+    assert len(harness.manager.paths.by_path) == 1  # that one, as it was before
+    harness.worker("w9").say(GIVE, roles=["echo", *(f"a{number}" for number in range(100))])
+    assert harness.take_bad_input() == ["FULL"]
+    harness.worker("w8").say(READY_COMMAND, roles=["echo"], talk="x" * 14_000)
+    harness.worker("w8").say(READY_COMMAND, roles=["echo"])
+    assert harness.manager.paths.kept_bytes < 2_000
 
 
 @pytest.mark.parametrize(
@@ -404,56 +406,56 @@ def test_made_up_headers_take_a_bounded_number_of_bytes() -> None:
     ids=["arrays", "maps", "small maps", "numbers", "words", "wide text"],
 )
 def test_headers_count_as_what_they_take_in_memory(talk: Any) -> None:
-    house = WmpHouse()
-    worker = house.worker("w1")
+    harness = WmpHarness()
+    worker = harness.worker("w1")
     message = worker.message(READY_COMMAND, roles=["echo"], talk=talk)
     tracemalloc.start()
     try:
-        house.router.send(*message)
+        harness.router.send(*message)
         taken, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert house.manager.paths.kept_bytes > 0.9 * (taken - 20_000)
+    assert harness.manager.paths.kept_bytes > 0.9 * (taken - 20_000)
 
 
 def test_so_do_the_roles_that_a_worker_restricts_itself_to() -> None:
-    house = WmpHouse()
-    worker = house.worker("w1")
+    harness = WmpHarness()
+    worker = harness.worker("w1")
     worker.say(READY_COMMAND, roles=["echo"])
-    before = house.manager.paths.kept_bytes
+    before = harness.manager.paths.kept_bytes
     roles = [f"a{number}" for number in range(500)]
     worker.say(GIVE, roles=roles)
-    after = house.manager.paths.kept_bytes
+    after = harness.manager.paths.kept_bytes
     assert after - before > 500 * 300
     worker.say(READY_COMMAND)  # it still can do these
-    assert house.manager.paths.kept_bytes > 500 * 300
+    assert harness.manager.paths.kept_bytes > 500 * 300
     worker.say(READY_COMMAND, roles=["echo"])
-    assert house.manager.paths.kept_bytes == before
+    assert harness.manager.paths.kept_bytes == before
 
 
 def test_of_the_jobs_that_workers_lost_the_last_are_remembered() -> None:
-    house = WmpHouse(timeout=10)
-    house.engine.lost_starts.most = 2
-    jobs = [house.submit("echo") for _ in range(3)]
-    worker = house.worker("w1")
+    harness = WmpHarness(timeout=10)
+    harness.engine.lost_starts.most = 2
+    jobs = [harness.submit("echo") for _ in range(3)]
+    worker = harness.worker("w1")
     references = [worker.take() for _ in jobs]
-    house.pass_time(10)
+    harness.pass_time(10)
     assert [worker.hear_command() for _ in jobs] == [CANCEL] * 3
     for reference in references:
         worker.say(DONE, b"late", job=reference)
     assert [job.state.name for job in jobs] == ["READY", "DONE", "DONE"]
-    assert house.take_bad_input() == ["NOT_YOUR_JOB"]
-    assert not len(house.engine.lost_starts)
+    assert harness.take_bad_input() == ["NOT_YOUR_JOB"]
+    assert not len(harness.engine.lost_starts)
 
 
 def test_a_thousand_roles_may_change_while_the_worker_is_remembered() -> None:
-    house = WmpHouse()
-    worker = house.worker("w1")
+    harness = WmpHarness()
+    worker = harness.worker("w1")
     worker.say(READY_COMMAND, roles=[f"a{number}" for number in range(1000)])
     worker.say(READY_COMMAND, roles=[f"a{number}" for number in range(500, 1500)])
-    house.submit("a1499")
+    harness.submit("a1499")
     assert worker.hear_command() == WAKE
-    house.submit("a499")
+    harness.submit("a499")
     worker.say(GIVE)
     heard = worker.hear()
     assert heard is not None
@@ -465,32 +467,32 @@ def test_a_thousand_roles_may_change_while_the_worker_is_remembered() -> None:
 @pytest.mark.parametrize("promise", [{}, {"lease": 5}])
 def test_a_worker_keeps_the_job_of_a_role_that_it_gives_up_for_as_long_as_it_speaks_of_it(promise: Any) -> None:
     """A worker that has room left for small jobs only says so, and goes on with the big one."""
-    house = WmpHouse(timeout=0)
-    job = house.submit("big")
-    worker = house.worker("w1")
+    harness = WmpHarness(timeout=0)
+    job = harness.submit("big")
+    worker = harness.worker("w1")
     reference = worker.take("big", "small", lease=5)
     worker.say(READY_COMMAND, roles=["small"], **promise)
     for _ in range(10):
-        house.pass_time(4)
+        harness.pass_time(4)
         worker.say(STATUS, job=reference)
     worker.say(DONE, b"x", job=reference)
     assert (job.result, job.attempts) == (b"x", 1)
 
 
 def test_a_worker_that_can_do_nothing_there_is_room_for_is_not_taken() -> None:
-    house = WmpHouse(settings=EngineSettings(functions=1))
-    house.submit("echo")
-    house.worker("w1").say(READY_COMMAND, roles=["shout", "sing"])
-    assert house.take_bad_input() == ["REFUSED"]
-    assert not house.engine.workers
+    harness = WmpHarness(settings=EngineSettings(functions=1))
+    harness.submit("echo")
+    harness.worker("w1").say(READY_COMMAND, roles=["shout", "sing"])
+    assert harness.take_bad_input() == ["REFUSED"]
+    assert not harness.engine.workers
 
 
 def test_a_cancelled_job_takes_its_place_at_the_worker_until_the_worker_has_stopped() -> None:
-    house = WmpHouse(settings=EngineSettings(jobs_per_worker=1))
-    job, _ = house.submit("echo"), house.submit("echo")
-    worker = house.worker("w1")
+    harness = WmpHarness(settings=EngineSettings(jobs_per_worker=1))
+    job, _ = harness.submit("echo"), harness.submit("echo")
+    worker = harness.worker("w1")
     reference = worker.take()
-    house.cancel(job)
+    harness.cancel(job)
     assert worker.hear_command() == CANCEL
     worker.say(GIVE)
     assert worker.hear_command() == NO
@@ -500,10 +502,10 @@ def test_a_cancelled_job_takes_its_place_at_the_worker_until_the_worker_has_stop
 
 
 def test_what_is_sent_names_the_manager_as_origin() -> None:
-    house = WmpHouse()
-    house.submit("echo", b"hi")
-    house.router.send(*house.worker("d1/w1").message(GIVE, roles=["echo"]))
-    ((peer, delimiter, version, command, headers, payload),) = house.router.heard_by_all()
+    harness = WmpHarness()
+    harness.submit("echo", b"hi")
+    harness.router.send(*harness.worker("d1/w1").message(GIVE, roles=["echo"]))
+    ((peer, delimiter, version, command, headers, payload),) = harness.router.heard_by_all()
     assert [peer, delimiter, version, command, payload] == [b"d1", b"", VERSION, TAKE, b"hi"]
     assert b"\xa2to\x91\xc4\x02w1" in headers
     assert b"\xa4path\x91\xc4\x09" + MANAGER in headers

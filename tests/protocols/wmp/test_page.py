@@ -11,7 +11,7 @@ import pytest
 
 from switchgear.protocols.wmp.codec import DONE, FRAMES, GIVE, READY, TAKE, VERSION, WAKE, decode, encode
 from switchgear.protocols.wmp.device_routing import Device
-from tests.protocols.wmp.house import WmpHouse
+from tests.protocols.wmp.harness import WmpHarness
 
 PAGE = (Path(__file__).parents[3] / "docs/protocols/wmp.md").read_text()
 
@@ -88,15 +88,15 @@ def travel() -> list[tuple[bytes, list[list[str]]]]:
         hops.append(["d1", passed_on[0].decode(), *told(passed_on[1:])])
         return hops, passed_on[1:]
 
-    house = WmpHouse(identity=b"m")
-    house.submit("echo")
+    harness = WmpHarness(identity=b"m")
+    harness.submit("echo")
     ready, arrived = up(encode(READY, {"roles": ["echo"]}))
-    house.router.send(b"d2", *arrived)
-    ((receiver, *frames),) = house.router.heard_by_all()
+    harness.router.send(b"d2", *arrived)
+    ((receiver, *frames),) = harness.router.heard_by_all()
     wake, woken = down(receiver, frames)
     give, arrived = up(encode(GIVE, {"to": decode(woken)[1]["path"]}))
-    house.router.send(b"d2", *arrived)
-    ((receiver, *frames),) = house.router.heard_by_all()
+    harness.router.send(b"d2", *arrived)
+    ((receiver, *frames),) = harness.router.heard_by_all()
     assert frames[2] == TAKE
     assert [hop[2:] for hop in down(receiver, frames)[0]] == [hop[2:] for hop in wake]
     return [(READY, ready), (WAKE, wake), (GIVE, give)]

@@ -24,7 +24,7 @@ from typing import Any
 
 from switchgear.engine.engine import EngineSettings
 from switchgear.protocols.wmp.codec import CANCEL, TAKE
-from tests.protocols.wmp.house import MANAGER, WmpHouse
+from tests.protocols.wmp.harness import MANAGER, WmpHarness
 
 __all__ = ["Transcript", "load", "play"]
 
@@ -56,21 +56,21 @@ def load(name: str) -> list[Transcript]:
     return transcripts
 
 
-def play(transcript: Transcript) -> WmpHouse:
+def play(transcript: Transcript) -> WmpHarness:
     player = Player(transcript.settings)
     for line in transcript.lines:
         try:
             player.perform(line)
         except AssertionError as error:
             raise AssertionError(f"in the line `{line}`: {error}") from error
-    assert player.house.unheard() == []
-    assert player.house.bad_input == []
-    return player.house
+    assert player.harness.unheard() == []
+    assert player.harness.bad_input == []
+    return player.harness
 
 
 class Player:
     def __init__(self, settings: dict[str, str]) -> None:
-        self.house = WmpHouse(
+        self.harness = WmpHarness(
             timeout=float(settings.get("timeout", 600)),
             paths=int(settings.get("paths", 100)),
             settings=EngineSettings(
@@ -92,10 +92,10 @@ class Player:
         headers = {key: self.value(key, text) for key, text in named.items()}
         if command == "DONE" and payload is None:
             payload = b""
-        self.house.worker(who).say(command.encode(), payload, **headers)
+        self.harness.worker(who).say(command.encode(), payload, **headers)
 
     def hears(self, who: str, command: str, named: dict[str, str], payload: bytes | None) -> None:
-        heard = self.house.worker(who).hear()
+        heard = self.harness.worker(who).hear()
         if not command:
             assert heard is None, heard
             return
@@ -118,7 +118,7 @@ class Player:
             return text.encode()
         if key == "job":
             number, _, time = text.partition("#")
-            given = self.house.references.get(int(number)) if number.isdigit() else None
+            given = self.harness.references.get(int(number)) if number.isdigit() else None
             return given[int(time or 0) - 1] if given else text.encode()
         if text.replace(".", "", 1).isdigit():
             return float(text) if "." in text else int(text)
@@ -127,26 +127,26 @@ class Player:
     # --- everything that is not said or heard ---
 
     def on_submit(self, function: str, payload: str = "") -> None:
-        self.house.submit(function, payload.encode())
+        self.harness.submit(function, payload.encode())
 
     def on_bad(self, *codes: str) -> None:
-        heard = self.house.take_bad_input()
+        heard = self.harness.take_bad_input()
         assert heard == list(codes), heard
 
     def on_pass(self, seconds: str) -> None:
-        self.house.pass_time(float(seconds))
+        self.harness.pass_time(float(seconds))
 
     def on_cancel(self, number: str) -> None:
-        self.house.cancel(self.house.job(int(number)))
+        self.harness.cancel(self.harness.job(int(number)))
 
     def on_gone(self, who: str) -> None:
-        self.house.router.socket.gone.add(who.encode())
+        self.harness.router.socket.gone.add(who.encode())
 
     def on_back(self, who: str) -> None:
-        self.house.router.socket.gone.discard(who.encode())
+        self.harness.router.socket.gone.discard(who.encode())
 
     def on_job(self, number: str, _is: str, state: str, *named: str, payload: str | None = None) -> None:
-        job = self.house.job(int(number))
+        job = self.harness.job(int(number))
         assert job.state.name.lower() == state, job
         for key, text in (word.split("=", 1) for word in named):
             attribute = {"code": "result_code", "time_left": "time_left_s"}.get(key, key)

@@ -117,8 +117,6 @@ def _broken(name: str, error: BaseException) -> AppNotFound:
 
 
 def _named(module: ModuleType, name: str) -> App:
-    from switchgear.app.app import App
-
     found: object = module
     for part in name.split("."):
         if not hasattr(found, part):
@@ -126,10 +124,11 @@ def _named(module: ModuleType, name: str) -> App:
             known = f"; it has {', '.join(apps)}" if apps else ""
             raise AppNotFound(f"{module.__name__} has no {name}{known}", _file_of(module))
         found = getattr(found, part)
-    if not isinstance(found, App):
+    app = _as_app(found)
+    if app is None:
         kind = type(found).__name__
         raise AppNotFound(f"{module.__name__}:{name} is not a switchgear.App but a {kind}", _file_of(module))
-    return found
+    return app
 
 
 def _only(module: ModuleType) -> App:
@@ -143,9 +142,19 @@ def _only(module: ModuleType) -> App:
 
 
 def _apps_of(module: ModuleType) -> dict[str, App]:
+    found = {name: _as_app(value) for name, value in vars(module).items()}
+    return {name: app for name, app in found.items() if app is not None}
+
+
+def _as_app(value: object) -> App | None:
+    """The value if it is an app, or the app of an object of a compatibility layer (`switchgear.compat`)."""
     from switchgear.app.app import App
 
-    return {name: value for name, value in vars(module).items() if isinstance(value, App)}
+    if isinstance(value, App):
+        return value
+    app_of = getattr(type(value), "__switchgear_app__", None)
+    app = app_of(value) if app_of is not None else None
+    return app if isinstance(app, App) else None
 
 
 def _file_of(module: ModuleType) -> tuple[str, ...]:

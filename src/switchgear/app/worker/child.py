@@ -36,6 +36,7 @@ from switchgear.app.worker.child_messages import (
 )
 from switchgear.app.worker.logging_setup import set_up_logging
 from switchgear.app.worker.progress_throttle import ProgressThrottle
+from switchgear.app.worker.resident_memory import resident_bytes
 from switchgear.client.gearman.assigned_job import AssignedJob, Fail, Outcome, Stopped
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ class Child:
         while (start := self._starts.get()) is not None:
             outcome = self._work(start.attempt, start.assignment)
             flush_output()  # what the job has printed; the end of this process may be sudden
-            self._send(ended(start.attempt, outcome))
+            self._send(ended(start.attempt, outcome, resident_bytes() if start.measures_memory else 0))
         if self._runner is not None:
             self._runner.run(self._app.hooks.close_loop())
         self._app.hooks.stop_process()

@@ -31,14 +31,15 @@ class ChildReady(msgspec.Struct, tag=True, array_like=True, frozen=True):
 
 
 class StartJob(msgspec.Struct, tag=True, array_like=True, frozen=True):
-    """To a child: run this job."""
+    """Message to a child process: run this job."""
 
     attempt: int  # a number that distinguishes attempts of the same job
     assignment: AssignedJob
+    measures_memory: bool = False  # report `resident_bytes` at its end
 
 
 class CancelJob(msgspec.Struct, tag=True, array_like=True, frozen=True):
-    """To a child: cancel the job."""
+    """Message to a child process: cancel the job."""
 
     attempt: int
     reason: str
@@ -62,6 +63,7 @@ class JobEnded(msgspec.Struct, tag=True, array_like=True, frozen=True):
     text: str = ""
     delay_seconds: float = 0.0
     attempts_limit: int = 0
+    resident_bytes: int = 0  # of the child after the job; 0: not measured
 
 
 Frame = ChildReady | StartJob | CancelJob | ChildProgress | JobEnded
@@ -95,25 +97,26 @@ class FrameReader:
         return frames
 
 
-def start(attempt: int, assignment: AssignedJob) -> StartJob:
+def start(attempt: int, assignment: AssignedJob, *, measures_memory: bool = False) -> StartJob:
     """The message that starts a job.  Its unique key, which may have bytes that are not UTF-8, is made readable."""
     unique = assignment.unique.encode(errors="surrogateescape").decode(errors="replace")
-    return StartJob(attempt, msgspec.structs.replace(assignment, unique=unique))
+    return StartJob(attempt, msgspec.structs.replace(assignment, unique=unique), measures_memory)
 
 
-def ended(attempt: int, outcome: Outcome) -> JobEnded:
-    """The message for an outcome."""
+def ended(attempt: int, outcome: Outcome, resident_bytes: int = 0) -> JobEnded:
+    """The message with which a child process reports an outcome."""
     if isinstance(outcome, Complete):
-        return JobEnded(attempt, "complete", data=outcome.result)
+        return JobEnded(attempt, "complete", data=outcome.result, resident_bytes=resident_bytes)
     if isinstance(outcome, RetryLater):
-        return JobEnded(attempt, "retry", b"", outcome.error, outcome.delay_seconds, outcome.attempts_limit)
+        delay_seconds, limit = outcome.delay_seconds, outcome.attempts_limit
+        return JobEnded(attempt, "retry", b"", outcome.error, delay_seconds, limit, resident_bytes)
     if isinstance(outcome, Stopped):
-        return JobEnded(attempt, "stopped", text=outcome.reason)
-    return JobEnded(attempt, "fail", text=outcome.error)
+        return JobEnded(attempt, "stopped", text=outcome.reason, resident_bytes=resident_bytes)
+    return JobEnded(attempt, "fail", text=outcome.error, resident_bytes=resident_bytes)
 
 
 def outcome_of(frame: JobEnded) -> Outcome:
-    """The outcome in a message."""
+    """The outcome in a message of a child process."""
     if frame.how == "complete":
         return Complete(frame.data)
     if frame.how == "retry":

@@ -1,4 +1,4 @@
-"""`Executor`: the interface of what runs jobs (threads, an event loop, processes), and `Attempt`, one run of a job."""
+"""`Executor`: the interface of executors (threads, an event loop, processes), and `Attempt`, one run of a job."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class ExecutorOwner(ABC):
 
     @abstractmethod
     def attempts_ended(self, ends: Sequence[tuple[Attempt, Outcome]]) -> None:
-        """The tasks have returned or raised."""
+        """Called when the tasks of these attempts have returned or raised."""
 
     @abstractmethod
     def attempt_lost(self, attempt: Attempt, problem: str) -> None:
@@ -99,7 +99,7 @@ class ExecutorOwner(ABC):
 
     @abstractmethod
     def readiness_changed(self) -> None:
-        """The property `ready` has changed."""
+        """Called when the property `ready` has changed."""
 
     @abstractmethod
     def note(self, text: str) -> None:
@@ -121,6 +121,11 @@ class Executor(ABC):
     def ready(self) -> bool:
         """Whether jobs can be started now."""
         return True
+
+    @property
+    def resting(self) -> bool:
+        """Whether no job can be started until the executor is woken."""
+        return False
 
     def open(self, owner: ExecutorOwner, loop: asyncio.AbstractEventLoop) -> None:
         """Prepare for attempts, whose events go to this owner."""

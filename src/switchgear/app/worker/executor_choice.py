@@ -68,12 +68,16 @@ def choose_executors(
     async_slots: int | None = None,
     processes: int | None = None,
     only: frozenset[str] | None = None,
+    solo: bool = False,
 ) -> ExecutorChoice:
     """Choose an executor for each task by its `run_in` and by the given numbers; None: not given.  Raises ConfigError.
 
     A coroutine function runs in the event loop, unless it says `run_in="process"`.  A plain function runs where its
-    `run_in` says.  If processes were asked for and threads were not, all plain functions run in processes.
+    `run_in` says.  If processes were asked for and threads were not, all plain functions run in processes.  With
+    `solo` one process runs all tasks, coroutine functions too, and so one job at a time.
     """
+    if solo:
+        slots, async_slots, processes = None, None, 1
     if only is not None and (unknown := sorted(only - tasks.keys())):
         raise ConfigError(f"the app has no task {', '.join(unknown)}; it has {', '.join(sorted(tasks)) or 'none'}")
     wanted = {name: task for name, task in tasks.items() if only is None or name in only}
@@ -84,7 +88,7 @@ def choose_executors(
     loop: Tasks = {}
     children: Tasks = {}
     for name, task in wanted.items():
-        if task.settings.run_in == "process" or (all_in_processes and not task.is_async):
+        if solo or task.settings.run_in == "process" or (all_in_processes and not task.is_async):
             children[name] = task
         else:
             (loop if task.is_async else threads)[name] = task

@@ -1,4 +1,4 @@
-"""Logging set-up for worker processes."""
+"""Set up logging in the process of a worker and in its child processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`Mailbox`: a queue from any thread into an event loop, which wakes the loop once for many items."""
+"""`Mailbox`: a thread-safe queue into an event loop, which wakes the loop once for many items."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class AppWorkerObserver:
         """A job that was held for a slot was released, and its task was not called."""
 
     def note(self, text: str, *, is_problem: bool = False) -> None:
-        """A message for people."""
+        """Report a message for people."""
 
 
 class LoggingObserver(AppWorkerObserver):
@@ -75,7 +75,7 @@ class LoggingObserver(AppWorkerObserver):
                 _LOG.debug("%s (%s): %s", *about, rest.strip())
 
     def job_returned(self, assignment: AssignedJob) -> None:
-        _LOG.debug("%s (%s) handed back, not started", assignment.handle, assignment.function)
+        _LOG.debug("%s (%s) released, not started", assignment.handle, assignment.function)
 
     def job_dropped(self, assignment: AssignedJob, reason: str, seconds: float) -> None:
         # What somebody asked for is no problem, and one request may cancel very many.

@@ -27,6 +27,7 @@ from switchgear.backoff import ReconnectBackoff, RetryPauses
 from switchgear.client.exit_status import describe_exit_status
 from switchgear.client.gearman.assigned_job import Stopped
 from switchgear.client.sockets import describe_os_error
+from switchgear.units import short_bytes
 
 __all__ = ["ProcessExecutor"]
 
@@ -46,28 +47,36 @@ class ProcessExecutor(Executor):
         urls: Sequence[str] = (),
         *,
         jobs_limit: int = 0,
+        memory_limit_bytes: int = 0,
         kill_after_seconds: float = 5.0,
         log_level: str = "",
         log_format: str = "text",
     ) -> None:
         """`target` is the app, as MODULE:APP, and `urls` are its servers if not its own; after `jobs_limit` jobs a
-        child is replaced, 0 for never; `log_level` and `log_format` are for `set_up_logging`, and the level is empty if
-        that is left to the app."""
+        child is replaced, 0 for never, and after a job that leaves it with more resident memory than
+        `memory_limit_bytes`, 0 for any; `log_level` and `log_format` are for `set_up_logging`, and the level is empty
+        if that is left to the app."""
         super().__init__(1)
         self._logging = f"{log_level}:{log_format}" if log_level else ""
         self._target = target
         self._urls = urls
         self._jobs_limit = jobs_limit
+        self._memory_limit_bytes = memory_limit_bytes
         self._kill_after_seconds = kill_after_seconds
         self._pauses = RetryPauses(ReconnectBackoff(first_seconds=0.2))  # between attempts to start a child
         self._child: _ChildConnection | None = None
         self._tasks: set[asyncio.Task[object]] = set()  # that end soon
         self._restart: asyncio.TimerHandle | None = None  # after a pause
         self._closing = False
+        self._resting = False
 
     @property
     def ready(self) -> bool:
         return self._child is not None and self._child.ready
+
+    @property
+    def resting(self) -> bool:
+        return self._resting
 
     @property
     def pid(self) -> int:
@@ -78,9 +87,25 @@ class ProcessExecutor(Executor):
         super().open(owner, loop)
         self._spawn()
 
+    def rest(self) -> None:
+        """Have no child process until `wake`.  The executor must be idle; it may be called before `open`."""
+        self._resting = True
+        if self._restart is not None:
+            self._restart.cancel()
+        child, self._child = self._child, None
+        if child is not None:
+            child.close()
+            self._in_background(child.reap(CLOSE_SECONDS))
+            self.owner.readiness_changed()
+
+    def wake(self) -> None:
+        """Have a child process again."""
+        self._resting = False
+        self._spawn()
+
     def start(self, attempt: Attempt) -> None:
         assert self._child is not None
-        self._child.begin(attempt)
+        self._child.begin(attempt, measures_memory=bool(self._memory_limit_bytes))
 
     def cancel(self, attempt: Attempt, *, hard: bool) -> None:
         child = self._child
@@ -109,6 +134,9 @@ class ProcessExecutor(Executor):
         return True
 
     def _spawn(self) -> None:
+        """Start a child process, unless there is one or none is needed."""
+        if self._closing or self._resting or self._child is not None:
+            return
         try:
             self._start_child()
         except OSError as error:  # no memory, or too many processes: that may pass
@@ -148,19 +176,27 @@ class ProcessExecutor(Executor):
     # --- events of the child's connection ---
 
     def child_is_ready(self) -> None:
-        """The child has imported the app."""
+        """Called when the child process has imported the app."""
         self._pauses.reset()
         self.owner.readiness_changed()
 
     def attempt_ended(self, child: _ChildConnection, attempt: Attempt, frame: JobEnded) -> None:
-        """The child has finished its job."""
-        if self._jobs_limit and child.jobs >= self._jobs_limit and child is self._child:
+        """Called when the child process has finished its job."""
+        has_done_enough = bool(self._jobs_limit) and child.jobs >= self._jobs_limit
+        is_too_large = bool(self._memory_limit_bytes) and frame.resident_bytes > self._memory_limit_bytes
+        is_replaced = (has_done_enough or is_too_large) and child is self._child
+        if is_replaced:
             self._child = None
             child.close()
             self._in_background(child.reap(CLOSE_SECONDS))
-            if not self._closing:
-                self._spawn()
+            self._spawn()
         self.owner.attempts_ended([(attempt, outcome_of(frame))])
+        if is_replaced and is_too_large:
+            self.owner.note(
+                f"process {child.process.pid} has {short_bytes(frame.resident_bytes)} of memory"
+                f" after {attempt.handle} ({attempt.assignment.function}), more than"
+                f" {short_bytes(self._memory_limit_bytes)}: it is replaced"
+            )
 
     def child_is_gone(self, child: _ChildConnection) -> None:
         """The child has closed its connection, or died."""
@@ -173,7 +209,7 @@ class ProcessExecutor(Executor):
         problem = _describe(await child.reap(0.0))
         attempt = child.attempt
         if attempt is None and not child.ready:
-            if not self._closing:
+            if not self._closing and not self._resting:
                 self._spawn_later(f"a child process {problem} before it was ready")
             return
         if attempt is None:
@@ -182,8 +218,7 @@ class ProcessExecutor(Executor):
             self.owner.attempts_ended([(attempt, Stopped(attempt.job.cancel_reason))])
         else:
             self.owner.attempt_lost(attempt, f"its process {problem}")
-        if not self._closing:
-            self._spawn()
+        self._spawn()
 
 
 class _ChildConnection(asyncio.Protocol):
@@ -200,11 +235,11 @@ class _ChildConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._is_over = False
 
-    def begin(self, attempt: Attempt) -> None:
+    def begin(self, attempt: Attempt, *, measures_memory: bool) -> None:
         self.number += 1
         self.attempt = attempt
         self.ready = False
-        self.send(start(self.number, attempt.assignment))
+        self.send(start(self.number, attempt.assignment, measures_memory=measures_memory))
 
     def send(self, frame: Frame) -> None:
         if self._transport is not None:

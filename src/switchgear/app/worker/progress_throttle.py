@@ -39,7 +39,7 @@ class ProgressThrottle:
             self._has_latest.set()
 
     def flush(self) -> None:
-        """Send a report that still waits."""
+        """Send the progress report that was deferred, if there is one."""
         with self._lock:
             latest, self._latest = self._latest, None
             if latest is not None:

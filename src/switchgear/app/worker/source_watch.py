@@ -1,4 +1,4 @@
-"""`SourceWatch`: finds out which source files of a program have changed."""
+"""`SourceWatch`: detects changed source files of a program, for `switchgear worker --reload`."""
 
 from __future__ import annotations
 

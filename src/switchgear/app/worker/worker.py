@@ -17,6 +17,7 @@ from switchgear.app.worker.executor import Attempt, Executor
 from switchgear.app.worker.executor_choice import CurrentTasks, ExecutorChoice
 from switchgear.app.worker.observer import AppWorkerObserver
 from switchgear.app.worker.prefetch import MOST_PREFETCH, Prefetch
+from switchgear.app.worker.process_autoscaler import CHECK_SECONDS, AutoscaleLimits, ProcessAutoscaler
 from switchgear.app.worker.process_executor import ProcessExecutor
 from switchgear.app.worker.slot_pool import SlotPool
 from switchgear.app.worker.thread_executor import ThreadExecutor
@@ -50,6 +51,8 @@ class WorkerSettings:
     lease_seconds: float = 15.0
     kill_after_seconds: float = 5.0
     jobs_per_process: int = 0  # 0: any number
+    autoscale: AutoscaleLimits | None = None  # how many processes there may be; None: always all
+    memory_per_process_bytes: int = 0  # a child with more resident memory after a job is replaced; 0: any amount
     restart_after: int = 0  # stop after this many jobs, to be restarted; 0: never
     prefetch: int | None = None  # how many jobs may wait here for a free thread; None: as many as seems good
     burst: bool = False  # stop when no job is ready
@@ -101,6 +104,7 @@ class AppWorker:
         self._target = target
         self._name = self.settings.name or f"{socket.gethostname()}/{os.getpid()}"
         self._pools: list[SlotPool] = []
+        self._autoscaler: ProcessAutoscaler | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping: asyncio.Event
         self._deadline_over: asyncio.Event
@@ -178,7 +182,7 @@ class AppWorker:
 
     async def _main(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._hooks.start_worker()
+        await self._hooks.start_worker()
         if self._runs_here:
             self._hooks.start_process()
         self._stopping, self._deadline_over, self._changed = asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -187,6 +191,8 @@ class AppWorker:
             pool.open(self._loop)
         connections = [asyncio.create_task(connection.run()) for pool in self._pools for connection in pool.connections]
         helpers = [asyncio.create_task(self._stop_when_empty())] if self.settings.burst else []
+        if self._autoscaler is not None:
+            helpers.append(asyncio.create_task(self._autoscale(self._autoscaler)))
         if self._stop_asked is not None:  # before there was a loop
             self._begin_stop(*self._stop_asked)
         self._opened.set()
@@ -201,7 +207,7 @@ class AppWorker:
             self.left_behind = not all(closed)
             if self._runs_here:
                 self._hooks.stop_process()
-            self._hooks.stop_worker()
+            await self._hooks.stop_worker()
 
     async def _until_stopped(self, connections: list[asyncio.Task[None]], helpers: list[asyncio.Task[None]]) -> None:
         stopping = asyncio.create_task(self._stopping.wait())
@@ -266,6 +272,18 @@ class AppWorker:
             if self.settings.restart_after and self.finished_jobs == self.settings.restart_after:
                 self._begin_stop(self.settings.drain_seconds, "restart")
 
+    def _on_process_change(self, is_finished: bool) -> None:
+        if self._autoscaler is not None:
+            self._autoscaler.attempt_ended()
+        self._on_change(is_finished)
+
+    async def _autoscale(self, autoscaler: ProcessAutoscaler) -> None:
+        loop = asyncio.get_running_loop()
+        while not self._stopping.is_set():
+            autoscaler.check(loop.time())
+            await asyncio.sleep(CHECK_SECONDS)
+        await asyncio.Event().wait()  # `_until_stopped` sees the stop
+
     # --- pools ---
 
     def _make_pools(self) -> list[SlotPool]:
@@ -281,18 +299,27 @@ class AppWorker:
             executor: Executor = AsyncExecutor(executor_choice.async_slots, self._hooks.close_loop)
             pools.append(self._new_pool("asyncio", executor, executor_choice.in_loop, is_first=not pools))
         if executor_choice.in_processes:
-            for number in range(1, executor_choice.processes + 1):
-                executor = ProcessExecutor(
-                    self._target,
-                    self._child_urls,
-                    jobs_limit=settings.jobs_per_process,
-                    kill_after_seconds=settings.kill_after_seconds,
-                    log_level=settings.log_level,
-                    log_format=settings.log_format,
-                )
-                pools.append(
-                    self._new_pool(f"process-{number}", executor, executor_choice.in_processes, is_first=not pools)
-                )
+            process_pools = self._make_process_pools(has_first=bool(pools))
+            pools += [pool for pool, _ in process_pools]
+            if settings.autoscale is not None:
+                self._autoscaler = ProcessAutoscaler(settings.autoscale, process_pools, self._observer)
+        return pools
+
+    def _make_process_pools(self, *, has_first: bool) -> list[tuple[SlotPool, ProcessExecutor]]:
+        settings, tasks = self.settings, self._executor_choice.in_processes
+        pools: list[tuple[SlotPool, ProcessExecutor]] = []
+        for number in range(1, self._executor_choice.processes + 1):
+            executor = ProcessExecutor(
+                self._target,
+                self._child_urls,
+                jobs_limit=settings.jobs_per_process,
+                memory_limit_bytes=settings.memory_per_process_bytes,
+                kill_after_seconds=settings.kill_after_seconds,
+                log_level=settings.log_level,
+                log_format=settings.log_format,
+            )
+            is_first = not has_first and number == 1
+            pools.append((self._new_pool(f"process-{number}", executor, tasks, is_first=is_first), executor))
         return pools
 
     def _new_pool(
@@ -309,7 +336,7 @@ class AppWorker:
                 if (arguments["function"] in tasks if "function" in arguments else is_first)
             ],
             lease_seconds=self.settings.lease_seconds,
-            references=lambda function, payload: references_of(tasks[function], payload) if b"$job" in payload else [],
+            references=lambda function, payload: references_of(tasks[function], payload),
             tags=self.settings.tags,
             resources=self.settings.resources,
         )
@@ -320,7 +347,7 @@ class AppWorker:
             self.locations,
             introduction,
             self._observer,
-            self._on_change,
+            self._on_process_change if isinstance(executor, ProcessExecutor) else self._on_change,
             self.settings.backoff,
             prefetch=self._prefetch(tasks),
             counts_interruptions=self.settings.counts_interruptions,
@@ -351,7 +378,11 @@ class AppWorker:
         """Ask all servers whether jobs are ready.  Jobs that they push because of their credit come before the
         answer."""
         pairs: list[tuple[SlotPool, WorkerConnection[Attempt]]] = [
-            (pool, connection) for pool in self._pools for connection in pool.connections
+            # A pool that rests does not ask; the others of its kind do.
+            (pool, connection)
+            for pool in self._pools
+            if not pool.executor.resting
+            for connection in pool.connections
         ]
         for pool, connection in pairs:
             pool.ready_jobs.pop(connection, None)

@@ -1,1 +1,1 @@
-"""`switchgear top`: a server on a terminal, live."""
+"""`switchgear top`: the state of a server on a terminal, updated live."""

@@ -32,14 +32,14 @@ Examples:
 )
 @server_option
 @click.option("--interval", type=click.FloatRange(0.1, 3600), default=1.0, show_default=True, metavar="SECONDS",
-              help="How often the server is asked.")  # fmt: skip
+              help="The time between two updates.")  # fmt: skip
 @click.option("--view", type=click.Choice([view.title.split()[0] for view in VIEWS]), default="functions",
               show_default=True, help="The list to begin with.")  # fmt: skip
-@click.option("--filter", "filter_text", default="", metavar="TEXT", help="Show only rows that have this text.")
+@click.option("--filter", "filter_text", default="", metavar="TEXT", help="Show only rows that contain this text.")
 @click.option("--once", is_flag=True, help="Print the screen once, without waiting for keys.")
 @json_option("With --once: write one JSON object: overview, functions, workers, running, dead.")
 def top(server: str, interval: float, view: str, filter_text: str, once: bool, as_json: bool) -> None:
-    """Show functions, workers and running jobs on the terminal, live.
+    """Show functions, workers and jobs on the terminal, updated live.
 
     The keys are shown at the bottom of the screen; ? shows all of them. Pausing, cancelling and retrying ask first.
     """

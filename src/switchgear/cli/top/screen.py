@@ -49,7 +49,7 @@ class KeyCommand(NamedTuple):
 
 @dataclass(slots=True)
 class Screen:
-    """What `switchgear top` shows."""
+    """The state of the screen of `switchgear top`."""
 
     server: str
     view: View = VIEWS[0]

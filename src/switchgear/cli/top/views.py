@@ -16,7 +16,7 @@ MOST_LISTED: Final = 500  # jobs that are asked for
 
 
 class VerbServer(Protocol):
-    """Answers the verbs of operators."""
+    """The interface to a server: sends operator verbs and returns their answers."""
 
     def control(self, verb: str, **arguments: Any) -> Any:
         """The answer to a verb; see docs/verbs.md."""
@@ -34,7 +34,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """One of the lists."""
+    """One of the four lists of `switchgear top`."""
 
     letter: str  # the key that shows it
     title: str

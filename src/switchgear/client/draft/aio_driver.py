@@ -23,6 +23,8 @@ from switchgear.client.draft.flow_steps import (
 )
 from switchgear.client.flow_runner import perform_async
 from switchgear.client.sockets import describe_os_error, enable_keepalive
+from switchgear.client.streams import open_stream
+from switchgear.errors import ConfigError
 from switchgear.protocols.gearman_draft.messages import Result
 
 __all__ = ["AsyncDriver"]
@@ -149,12 +151,17 @@ class AsyncDriver:
 
     async def _start_connecting(self, stream: DraftStream, address: ServerAddress) -> None:
         try:
-            await asyncio.get_running_loop().create_connection(lambda: stream, address.host, address.port)
+            await open_stream(lambda: stream, address)
+        except ConfigError as error:
+            self._fail_connecting(stream, str(error))
         except (OSError, UnicodeError) as error:
-            if stream.connection is not None:
-                stream.connection.lost(f"cannot connect to {address}: {describe_os_error(error)}")
-                stream.connection = None
-                self.notify()
+            self._fail_connecting(stream, describe_os_error(error))
+
+    def _fail_connecting(self, stream: DraftStream, problem: str) -> None:
+        if stream.connection is not None:
+            stream.connection.lost(f"cannot connect to {stream.connection.address}: {problem}")
+            stream.connection = None
+            self.notify()
 
     def _shut(self, connection: DraftConnection, problem: str) -> None:
         stream = self._streams.pop(connection, None)

@@ -20,6 +20,7 @@ from switchgear.client.draft.flow_steps import (
     OpenStep,
     SendStep,
     WaitStep,
+    draft_servers,
     refusal,
 )
 from switchgear.client.draft.records import DraftResult, DraftStatus, JobRecord, ascii_bytes
@@ -144,12 +145,10 @@ class Application:
     def __init__(
         self, urls: str | Iterable[str], timeout_seconds: float, clock: Callable[[], float], rng: random.Random
     ) -> None:
-        addresses = [
-            ServerAddress.parse_plain(url, "this client") for url in ([urls] if isinstance(urls, str) else urls)
-        ]
-        if not addresses:
+        self.servers = draft_servers(urls)
+        if not self.servers:
             raise ValueError("an application needs a server")
-        self.servers = list(dict.fromkeys(addresses))
+        self._known_servers = {server: server for server in self.servers}  # with the settings for TLS
         self._timeout_seconds = timeout_seconds
         self._clock = clock
         self._rng = rng
@@ -334,7 +333,9 @@ class Application:
     def _connection_to(self, server: ServerAddress, waits: bool) -> ApplicationConnection:
         connection = self._connections.get((server, waits))
         if connection is None:
-            connection = self._connections[server, waits] = ApplicationConnection(server)
+            # A record that was stored has the server without the settings for TLS.
+            known = self._known_servers.get(server, server)
+            connection = self._connections[server, waits] = ApplicationConnection(known)
         return connection
 
     def _ask(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import selectors
 import socket
+import ssl
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -24,6 +25,7 @@ from switchgear.client.draft.flow_steps import (
 from switchgear.client.flow_runner import perform
 from switchgear.client.sockets import describe_os_error, enable_keepalive
 from switchgear.client.waker import Waker
+from switchgear.errors import ConfigError
 from switchgear.protocols.gearman_draft.messages import Result
 
 __all__ = ["BlockingDriver"]
@@ -41,6 +43,12 @@ class ConnectAttempt(NamedTuple):
 
     connection: DraftConnection
     others: list[AddressInfo]
+
+
+class HandshakeAttempt(NamedTuple):
+    """A connection that is being encrypted."""
+
+    connection: DraftConnection
 
 
 class BlockingDriver:
@@ -136,7 +144,7 @@ class BlockingDriver:
             sock.close()
         connection.lost(f"cannot connect to {connection.address}: {describe_os_error(OSError(last_error, ''))}")
 
-    def _on_called(self, sock: socket.socket, call: ConnectAttempt) -> None:
+    def _on_connected(self, sock: socket.socket, call: ConnectAttempt) -> None:
         self._selector.unregister(sock)
         error = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if error:
@@ -146,8 +154,45 @@ class BlockingDriver:
             return
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         enable_keepalive(sock)
-        self._selector.register(sock, selectors.EVENT_READ, call.connection)
-        self.send(call.connection, call.connection.opened())
+        if call.connection.address.uses_tls:
+            self._start_handshake(sock, call.connection)
+        else:
+            self._on_opened(sock, call.connection)
+
+    def _start_handshake(self, sock: socket.socket, connection: DraftConnection) -> None:
+        del self._sockets[connection]
+        try:
+            context = connection.address.tls_context()
+            assert context is not None
+            encrypted = context.wrap_socket(
+                sock, server_hostname=connection.address.host, do_handshake_on_connect=False
+            )
+        except (ConfigError, OSError) as error:
+            sock.close()
+            problem = describe_os_error(error) if isinstance(error, OSError) else str(error)
+            connection.lost(f"cannot connect to {connection.address}: {problem}")
+            return
+        self._sockets[connection] = encrypted
+        self._selector.register(encrypted, selectors.EVENT_WRITE, HandshakeAttempt(connection))
+
+    def _shake_hands(self, sock: ssl.SSLSocket, attempt: HandshakeAttempt) -> None:
+        """Continue the handshake; the selector tells when the next part can be read or written."""
+        connection = attempt.connection
+        try:
+            sock.do_handshake()
+        except ssl.SSLWantReadError:
+            self._selector.modify(sock, selectors.EVENT_READ, attempt)
+        except ssl.SSLWantWriteError:
+            self._selector.modify(sock, selectors.EVENT_WRITE, attempt)
+        except OSError as error:
+            self._shut(connection, f"cannot connect to {connection.address}: {describe_os_error(error)}")
+        else:
+            self._selector.unregister(sock)
+            self._on_opened(sock, connection)
+
+    def _on_opened(self, sock: socket.socket, connection: DraftConnection) -> None:
+        self._selector.register(sock, selectors.EVENT_READ, connection)
+        self.send(connection, connection.opened())
 
     # --- listening ---
 
@@ -159,14 +204,21 @@ class BlockingDriver:
         assert isinstance(sock, socket.socket)
         if isinstance(key.data, ConnectAttempt):
             if self._sockets.get(key.data.connection) is sock:
-                self._on_called(sock, key.data)
+                self._on_connected(sock, key.data)
+        elif isinstance(key.data, HandshakeAttempt):
+            if self._sockets.get(key.data.connection) is sock:
+                assert isinstance(sock, ssl.SSLSocket)
+                self._shake_hands(sock, key.data)
         elif self._sockets.get(key.data) is sock:
             self._read(sock, key.data)
 
     def _read(self, sock: socket.socket, connection: DraftConnection) -> None:
         try:
             data = sock.recv(READ_BYTES)
-        except BlockingIOError:
+            # What is decrypted already makes no socket readable.
+            while data and isinstance(sock, ssl.SSLSocket) and sock.pending():
+                data += sock.recv(READ_BYTES)
+        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             return
         except OSError as error:
             self._shut(connection, f"the connection to {connection.address} was lost: {describe_os_error(error)}")

@@ -7,7 +7,7 @@ There are two drivers, `blocking.py` and `aio.py`, and one of everything else.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, Protocol, TypeVar
@@ -29,6 +29,7 @@ __all__ = [
     "SendStep",
     "Step",
     "WaitStep",
+    "draft_servers",
     "refusal",
 ]
 
@@ -59,11 +60,11 @@ class DraftConnection:
     # --- for the driver ---
 
     def opening(self) -> None:
-        """An attempt to connect begins."""
+        """Note that an attempt to connect begins."""
         self.state = ConnectionState.OPENING
 
     def opened(self) -> bytes:
-        """The connection is made; returns the first bytes to send."""
+        """Note that the connection is established; returns the first bytes to send."""
         self.state = ConnectionState.OPEN
         self._decoder = DraftDecoder(LARGEST_PACKET_BYTES)
         return self.on_opened()
@@ -96,6 +97,14 @@ class DraftConnection:
 
     def on_lost(self) -> None:
         """Handle the loss of the connection; no more answers will come."""
+
+
+def draft_servers(urls: str | Iterable[str]) -> list[ServerAddress]:
+    """The servers of a client or worker, each once; raises ConfigError, also if the files for TLS cannot be used."""
+    servers = [ServerAddress.parse(url) for url in ([urls] if isinstance(urls, str) else urls)]
+    for server in servers:
+        server.tls_context()
+    return list(dict.fromkeys(servers))
 
 
 def refusal(body: bytes) -> ServerRefused:

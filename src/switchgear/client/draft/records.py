@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from switchgear.client.address import ServerAddress
+from switchgear.client.connection_security import NO_SECURITY
 from switchgear.protocols.gearman_draft.messages import JobRequest, JobType, Progress
 
 __all__ = ["DraftResult", "DraftStatus", "JobRecord", "ascii_bytes"]
@@ -49,6 +50,7 @@ class JobRecord:
     @classmethod
     def of(cls, request: JobRequest, server: ServerAddress, handle: str) -> JobRecord:
         """The record of a request that a server has granted."""
+        server = server.secured_by(NO_SECURITY)  # a token must not be stored with the record
         return cls(request.name.decode(), request.args, request.dupkey.decode(), request.job_type, server, handle)
 
     def request(self) -> JobRequest:

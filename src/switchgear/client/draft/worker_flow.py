@@ -29,6 +29,7 @@ from switchgear.client.draft.flow_steps import (
     RunStep,
     SendStep,
     WaitStep,
+    draft_servers,
     refusal,
 )
 from switchgear.client.draft.records import ascii_bytes
@@ -97,13 +98,13 @@ class DraftWorkerObserver:
         """There is no connection; another attempt follows after a pause."""
 
     def refused(self, server: ServerAddress, error: ServerRefused) -> None:
-        """The server answered with an error."""
+        """Called when a server has answered with an error."""
 
     def task_started(self, task: DraftTask) -> None:
-        """A handler is about to be called."""
+        """Called before a handler is called."""
 
     def task_ended(self, task: DraftTask, code: int, seconds: float) -> None:
-        """The end of a task was announced."""
+        """Called when the end of a task was announced."""
 
     def task_dropped(self, task: DraftTask) -> None:
         """The connection was lost before the end was announced; if the server comes back, it has the task run again."""
@@ -277,16 +278,13 @@ class DraftWorkerFlow:
         announce: Callable[[DraftTask, bytes], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        addresses = [
-            ServerAddress.parse_plain(url, "this worker") for url in ([urls] if isinstance(urls, str) else urls)
-        ]
+        addresses = draft_servers(urls)
         job_names = [ascii_bytes(name) for name in names]
         if not addresses or not job_names:
             raise ValueError("a worker needs a server and a name")
         self.observer = observer or DraftWorkerObserver()
         self.connections = [
-            DraftWorkerConnection(address, job_names, self.observer, timing.backoff)
-            for address in dict.fromkeys(addresses)
+            DraftWorkerConnection(address, job_names, self.observer, timing.backoff) for address in addresses
         ]
         self.stopping = False
         self.stopping_at_once = False  # without waiting until the servers have closed the connections

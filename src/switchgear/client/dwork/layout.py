@@ -35,7 +35,7 @@ class Layout:
 
     @property
     def height(self) -> float:
-        """The height in rows."""
+        """The height of the drawing in rows."""
         return max(self.rows.values(), default=0.0) + 1
 
 

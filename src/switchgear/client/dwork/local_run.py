@@ -100,7 +100,7 @@ class LocalRun:
         self._engine.stop_handing_out()
 
     def report(self, now_us: int) -> RunReport:
-        """The report until now."""
+        """The report of the run up to this time."""
         graph = self._graph(now_us)
         states: dict[str, list[str]] = {}
         for task in graph.tasks.values():
@@ -129,7 +129,7 @@ class LocalRun:
 
 
 class TaskResult(Protocol):
-    """How a task ended."""
+    """The outcome of a task."""
 
     @property
     def failure(self) -> str | None: ...
@@ -145,7 +145,7 @@ class RunObserver(Generic[T]):
         """A task is about to be run."""
 
     def ended(self, name: str, outcome: T, seconds: float) -> None:
-        """A task has ended."""
+        """Called when a task has ended."""
 
 
 async def run_tasks(

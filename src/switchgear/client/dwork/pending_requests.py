@@ -50,7 +50,7 @@ class DworkRequest:
         return self.answer is not None
 
     def payload(self, now: float) -> bytes:
-        """The message to send now."""
+        """The encoded request, with its age if it is sent again."""
         if self.first_sent is None or self.query.type != QueryType.CREATE:
             return encode(self.query)
         # One more than has passed: what was created in that very moment counts.

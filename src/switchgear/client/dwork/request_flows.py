@@ -1,4 +1,4 @@
-"""The requests of a dwork client as flows: generators that yield what they wait for, and that either driver runs.
+"""The requests of a dwork client as flows (generators without I/O), for the blocking and the asyncio driver.
 
 There are two drivers, `blocking.py` and `aio.py`, and one of everything else.
 """

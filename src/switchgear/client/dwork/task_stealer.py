@@ -1,4 +1,4 @@
-"""`TaskStealer`: steals tasks from a server and runs them, so many at a time.
+"""`TaskStealer`: steals tasks from a dwork server and runs a limited number of them at a time.
 
 It works under a location of its own, which the server takes for one worker: its lease, and its Exit, concern all tasks
 of that location.

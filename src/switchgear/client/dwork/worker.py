@@ -72,7 +72,7 @@ class DworkWorkerBase(Generic[W]):
 
     @abstractmethod
     async def _call(self, name: str) -> object:
-        """Call the function."""
+        """Call the user's function with the name of a task."""
 
     async def _run(self, handle_signals: bool) -> None:
         async with self._client:
@@ -168,7 +168,7 @@ class DworkWorker(RunsBeside, DworkWorkerBase[Callable[[str], object]]):
         self._stop_at_least(1)
 
     def stop_at_once(self) -> None:
-        """Give back the tasks in hand."""
+        """Stop at once, and release the tasks that are running."""
         self._stop_at_least(2)
 
     def _stop_at_least(self, stops: int) -> None:

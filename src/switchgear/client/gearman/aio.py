@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator, Iterable
 from datetime import datetime
 from typing import Any, Self, Unpack, cast
 
-from switchgear.client.address import DEFAULT_URL, ServerAddress
+from switchgear.client.address import DEFAULT_URL, HttpServerAddress, ServerAddress
+from switchgear.client.cluster_nodes import server_at
 from switchgear.client.gearman.client_requests import (
     EXTENSION_PROBE,
     JobStatus,
@@ -28,7 +29,9 @@ from switchgear.client.gearman.requests import (
 )
 from switchgear.client.gearman.submit_request import ExtendedOptions, requested
 from switchgear.client.gearman.submitted_job import SubmissionState, Update
+from switchgear.client.in_thread import in_thread
 from switchgear.client.sockets import DEFAULT_TIMEOUT_SECONDS, describe_os_error
+from switchgear.client.streams import open_stream
 from switchgear.errors import ServerUnreachable
 from switchgear.protocols.gearman.codec import request
 from switchgear.protocols.gearman.messages import Packet
@@ -92,12 +95,12 @@ class AsyncClient:
 
         `token` identifies the client; default: SWITCHGEAR_TOKEN or SWITCHGEAR_TOKEN_FILE in the environment.
         """
-        address = ServerAddress.parse(url)
-        self.address = address.secured_by(address.security.with_token(token))
+        self._server = server_at(url, token)
+        self.address = self._server if isinstance(self._server, ServerAddress) else self._server.nodes[0]
         self.timeout_seconds = timeout_seconds
         self._stream: ClientStream | None = None
         self._connecting = asyncio.Lock()
-        self._has_extensions = False
+        self._has_extensions = isinstance(self.address, HttpServerAddress)  # which only our servers have
 
     async def __aenter__(self) -> Self:
         return self
@@ -244,12 +247,12 @@ class AsyncClient:
             return self._stream
 
     async def _connect(self) -> ClientStream:
+        if not isinstance(self._server, ServerAddress):
+            self.address = await in_thread(self._server.address)
         stream = ClientStream(str(self.address), token=self.address.token)
         try:
             async with asyncio.timeout(self.timeout_seconds):
-                loop = asyncio.get_running_loop()
-                tls = self.address.tls_context()
-                await loop.create_connection(lambda: stream, self.address.host, self.address.port, ssl=tls)
+                await open_stream(lambda: stream, self.address)
         except (OSError, UnicodeError) as error:
             raise ServerUnreachable(f"cannot connect to {self.address}: {describe_os_error(error)}") from error
         return stream

@@ -1,4 +1,4 @@
-"""Jobs that wait at a worker until the results of other jobs, which are among their arguments, have come."""
+"""Assigned jobs that wait in a worker for the results of other jobs among their arguments."""
 
 from __future__ import annotations
 
@@ -12,6 +12,10 @@ from switchgear.client.gearman.assigned_job import AssignedJob
 __all__ = ["ArgumentResults"]
 
 
+# State, result (none), cause and error of a job without success.
+FailedEnd = tuple[str, bytes, str, bytes]
+
+
 @dataclass(slots=True)
 class _WaitingJob:
     """An assigned job without all of its arguments."""
@@ -19,6 +23,7 @@ class _WaitingJob:
     assignment: AssignedJob
     missing: set[str]  # handles of jobs whose results have not come
     results: dict[str, bytes | None] = field(default_factory=dict)
+    failures: dict[str, FailedEnd] = field(default_factory=dict)
 
 
 class ArgumentResults:
@@ -29,12 +34,12 @@ class ArgumentResults:
         self._waiters: dict[str, list[str]] = {}  # by the handle of the other job: the assigned jobs that wait for it
 
     def __len__(self) -> int:
-        """How many assigned jobs wait."""
+        """The number of assigned jobs that wait for results among their arguments."""
         return len(self._jobs)
 
     @property
     def handles(self) -> list[str]:
-        """The assigned jobs that wait."""
+        """The handles of assigned jobs that wait for results among their arguments."""
         return list(self._jobs)
 
     @property
@@ -57,8 +62,8 @@ class ArgumentResults:
         """Forget an assigned job; returns whether it was waiting."""
         return self._jobs.pop(handle, None) is not None
 
-    def on_result(self, wanted: str, result: bytes | None) -> list[AssignedJob]:
-        """A result has come, or None for a job without success; returns the jobs that can be run now."""
+    def on_result(self, wanted: str, result: bytes | None, failure: FailedEnd | None = None) -> list[AssignedJob]:
+        """A result has come, or None and the end of a job without success; returns the jobs that can be run now."""
         complete: list[AssignedJob] = []
         for handle in self._waiters.pop(wanted, ()):
             job = self._jobs.get(handle)
@@ -66,9 +71,11 @@ class ArgumentResults:
                 continue
             job.missing.discard(wanted)
             job.results[wanted] = result
+            if failure is not None:
+                job.failures[wanted] = failure
             if not job.missing:
                 del self._jobs[handle]
-                complete.append(msgspec.structs.replace(job.assignment, results=job.results))
+                complete.append(msgspec.structs.replace(job.assignment, results=job.results, failures=job.failures))
         return complete
 
     def on_no_result(self, wanted: str) -> list[AssignedJob]:

@@ -22,6 +22,8 @@ class AssignedJob(msgspec.Struct, frozen=True):
     attempts_limit: int = 0  # of the job itself; 0: the task decides
     timeout_seconds: float = 0.0  # 0: none
     results: Mapping[str, bytes | None] = msgspec.field(default_factory=dict)  # by handle, of jobs among its arguments
+    # By handle, of those without success: state, result (none), cause and error.
+    failures: Mapping[str, tuple[str, bytes, str, bytes]] = msgspec.field(default_factory=dict)
     trace: str = ""  # the traceparent of its submitter's span
 
 

@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, Self, Unpack, cast
 
-from switchgear.client.address import DEFAULT_URL, ServerAddress
+from switchgear.client.address import DEFAULT_URL, HttpServerAddress, ServerAddress
+from switchgear.client.cluster_nodes import server_at
 from switchgear.client.gearman.client_protocol import ClientProtocol
 from switchgear.client.gearman.client_requests import (
     EXTENSION_PROBE,
@@ -54,13 +55,13 @@ class Client:
 
         `token` identifies the client; default: SWITCHGEAR_TOKEN or SWITCHGEAR_TOKEN_FILE in the environment.
         """
-        address = ServerAddress.parse(url)
-        self.address = address.secured_by(address.security.with_token(token))
+        self._server = server_at(url, token)
+        self.address = self._server if isinstance(self._server, ServerAddress) else self._server.nodes[0]
         self.timeout_seconds = timeout_seconds
         self._connection: GearmanConnection | None = None
         self._protocol = ClientProtocol(str(self.address))
         self._has_exceptions = False  # the server was asked on this connection to give reasons of failures
-        self._has_extensions = False
+        self._has_extensions = isinstance(self.address, HttpServerAddress)  # which only our servers have
 
     def __enter__(self) -> Self:
         return self
@@ -128,7 +129,7 @@ class Client:
         return submission
 
     def _ask_for_exceptions(self) -> None:
-        """Have failures come with their reasons."""
+        """Request WORK_EXCEPTION packets, so that failures come with their reasons."""
         if self._has_exceptions and self._connection is not None:
             return
         try:
@@ -169,6 +170,7 @@ class Client:
         """Find out, once, whether the server knows our extensions; raises ServerRefused if not."""
         if self._has_extensions:
             return
+        self._locate()
         with GearmanConnection.to(self.address, self.timeout_seconds) as probe:
             probe.send(request(Packet.ECHO_REQ, b"?"))
             probe.receive_answer()  # else a server that takes no connections now would seem to lack extensions
@@ -186,9 +188,15 @@ class Client:
 
     def _connect(self) -> None:
         if self._connection is None:
+            self._locate()
             self._connection = GearmanConnection.to(self.address, self.timeout_seconds)
             self._protocol = ClientProtocol(str(self.address))
             self._has_exceptions = False
+
+    def _locate(self) -> None:
+        """Find a node to connect to, if there are several and none is connected."""
+        if self._connection is None and not isinstance(self._server, ServerAddress):
+            self.address = self._server.address()
 
     def _ask(self, packet: bytes, pending: SingleRequest) -> Any:
         """Send a request, and return its answer or raise its error."""
@@ -229,7 +237,7 @@ class Client:
             raise ServerUnreachable(f"{self.address}: {error}") from error
 
     def _read_more(self, deadline: float | None) -> None:
-        """Handle what comes next; raises TimeoutError."""
+        """Read and handle the next packets; raises TimeoutError."""
         if self._connection is None:
             return  # all submissions know already
         try:

@@ -39,7 +39,7 @@ NOOP: Final = int(Packet.NOOP)  # never the answer to a request of a client
 
 
 class ServerKind(Enum):
-    """What is known about a server."""
+    """Whether a server supports the extensions, as far as known."""
 
     NOT_ASKED = auto()
     PLAIN = auto()  # a Gearman server without our extensions
@@ -76,7 +76,7 @@ class ClientProtocol:
         self.send_request(GreetingRequest.packets, GreetingRequest(self))
 
     def greeted(self, is_switchgear: bool) -> None:
-        """The greeting is over."""
+        """Note which kind of server answered the greeting; requests can be sent from now on."""
         self._kind = ServerKind.SWITCHGEAR if is_switchgear else ServerKind.PLAIN
         if is_switchgear:
             self._subscriptions = BroadcastSubscriptions()
@@ -84,7 +84,7 @@ class ClientProtocol:
 
     @property
     def is_ready(self) -> bool:
-        """Whether the greeting is over."""
+        """Whether the server has answered the greeting."""
         return self._kind is not ServerKind.NOT_ASKED
 
     @property
@@ -165,7 +165,8 @@ class ClientProtocol:
         packet = self._encoder.encode(request)
         if len(packet) > self.packet_bytes:  # the server would close the connection, which others use too
             size = f"the arguments take {len(request.payload)} bytes"
-            raise error_of(ARGUMENT_TOO_LARGE, f"{size}, and {self.server} takes at most {self.packet_bytes}")
+            limit = f"{self.server} takes at most {self.packet_bytes} (limits.packet_bytes)"
+            raise error_of(ARGUMENT_TOO_LARGE, f"{size}, and {limit}; a PayloadCodec can keep them in a blob store")
         return packet
 
     def _check_plain(self, request: SubmitRequest) -> None:

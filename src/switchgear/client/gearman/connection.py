@@ -5,9 +5,9 @@ from __future__ import annotations
 import socket
 import time
 from collections import deque
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
-from switchgear.client.address import ServerAddress
+from switchgear.client.address import HttpServerAddress, ServerAddress
 from switchgear.client.gearman.error_codes import error_in_packet
 from switchgear.client.gearman.packets import response_decoder
 from switchgear.client.sockets import DEFAULT_TIMEOUT_SECONDS, describe_os_error, enable_keepalive
@@ -15,6 +15,9 @@ from switchgear.errors import ServerUnreachable
 from switchgear.protocols.framing import Message
 from switchgear.protocols.gearman.codec import request
 from switchgear.protocols.gearman.messages import Packet
+
+if TYPE_CHECKING:
+    from switchgear.client.http.relay import HttpRelay
 
 __all__ = ["GearmanConnection"]
 
@@ -43,6 +46,13 @@ class GearmanConnection:
         self.timeout_seconds = timeout_seconds
         self._decoder = response_decoder()
         self._received: deque[Message] = deque()
+        self._relay: HttpRelay | None = None
+        if isinstance(self.address, HttpServerAddress):
+            from switchgear.client.http.relay import HttpRelay  # few need it
+
+            self._relay = HttpRelay(self.address, timeout_seconds)
+            self._socket = self._relay.socket
+            return
         try:
             self._socket = self._connected(socket.create_connection((host, port), timeout_seconds))
         except (OSError, UnicodeError) as error:
@@ -81,6 +91,8 @@ class GearmanConnection:
         """The id of the user whose process has answered, if it is on this machine and the system tells; else None."""
         from switchgear.net.peer_user import user_behind  # few ask, and a client needs nothing else of the server
 
+        if self._relay is not None:
+            return None
         try:
             peer, here = self._socket.getpeername(), self._socket.getsockname()
         except OSError:  # the server has closed the connection
@@ -96,6 +108,8 @@ class GearmanConnection:
     def close(self) -> None:
         """Close the connection.  May be called again."""
         self._socket.close()
+        if self._relay is not None:
+            self._relay.wait_closed()
 
     def send(self, data: bytes) -> None:
         """Send packets or lines; raises ServerUnreachable."""
@@ -148,7 +162,10 @@ class GearmanConnection:
             except OSError as error:
                 raise self._lost(error) from error
             if not data:
-                raise ServerUnreachable(f"{self.address} closed the connection")
+                problem = self._relay.problem if self._relay is not None else ""
+                raise ServerUnreachable(
+                    f"{self.address}: {problem}" if problem else f"{self.address} closed the connection"
+                )
             return data
 
     def _lost(self, error: OSError) -> ServerUnreachable:

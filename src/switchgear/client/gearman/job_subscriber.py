@@ -54,7 +54,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class JobEnd:
-    """How a job ended."""
+    """The end of a job: its state, cause, result and error."""
 
     state: str  # done, failed, cancelled, expired; or unknown: there is no such job
     result: bytes = b""
@@ -96,7 +96,7 @@ class JobEnd:
 TIMED_OUT_TEXT: Final = b"timed out"
 
 _CANCELLED_BECAUSE: Final = {
-    "abandoned": "nobody waited for it any more",
+    "abandoned": "no client waited for it any more",
     "skipped": "one that it waited for did not succeed",
     "replaced": "another with its unique key took its place",
 }
@@ -170,7 +170,7 @@ class JobSubscriber(Subscriber):
         self._parts = []
 
     def end(self, end: JobEnd) -> None:
-        """The job has ended."""
+        """Complete the future with the end of the job."""
         if not self.future.done():
             self.future.set_result(end)
             self._notify_end()

@@ -1,4 +1,4 @@
-"""Requests on their way to a server: what is sent, and how the answer ends the wait for it.
+"""`PendingRequest`: requests that were sent and not answered yet, and the future of each answer.
 
 Each request has a future that it completes: of `concurrent.futures` for threads, or of asyncio.
 """
@@ -63,7 +63,7 @@ class Completable(Protocol):
 
 
 class PendingRequest(ABC):
-    """A request without its answer."""
+    """A request that was sent and not answered yet."""
 
     takes_errors = False  # an ERROR packet is part of the answer, and not the end of it
 
@@ -76,7 +76,7 @@ class PendingRequest(ABC):
         """The request was not sent, or there will be no answer."""
 
     def on_error(self, error: Exception) -> None:
-        """The answer is an ERROR packet."""
+        """Called when the answer is an ERROR packet."""
         self.fail(error)
 
     def on_connection_lost(self, error: ServerUnreachable) -> None:

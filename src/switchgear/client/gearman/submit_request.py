@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, TypedDict, cast
@@ -57,6 +57,8 @@ class SubmitRequest:
     run_at: float = 0.0  # seconds since the epoch; 0: at once
     options: dict[str, Any] = field(default_factory=dict)  # of SUBMIT_JOB_OPTIONS; left out for a plain server
     needs: tuple[str, ...] = ()  # which of these a plain server does not have, in the words of the user
+    # Called with the handle, or with the exception, by those who wait for the answer.
+    on_outcome: Callable[[str | Exception], None] | None = None
 
     @property
     def is_background(self) -> bool:

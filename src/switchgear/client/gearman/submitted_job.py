@@ -20,7 +20,7 @@ __all__ = ["Submission", "SubmissionState", "Update", "UpdateKind", "progress_nu
 
 
 class UpdateKind(StrEnum):
-    """What an update is about."""
+    """The kinds of updates."""
 
     DATA = "data"  # part of the result, ahead of its end
     WARNING = "warning"
@@ -46,7 +46,7 @@ _UPDATE_KINDS: Final[dict[int, UpdateKind]] = {
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """One event of a job."""
+    """An update of a submitted job: progress, data, a warning, or its end."""
 
     kind: UpdateKind
     data: bytes = b""

@@ -70,7 +70,7 @@ class Subscriptions(ABC):
 
     @abstractmethod
     def dispatch(self, kind: int, handle: bytes, data: bytes) -> None:
-        """Pass on an event."""
+        """Pass an event to the subscribers of its job."""
 
     @abstractmethod
     def take_all(self) -> list[tuple[bytes, Subscriber]]:
@@ -124,7 +124,7 @@ class CopySubscriptions(Subscriptions):
 
 
 class BroadcastSubscriptions(Subscriptions):
-    """Each event is for every subscriber."""
+    """Subscriptions of a server that sends each event once: it is for every subscriber."""
 
     def __init__(self) -> None:
         self._jobs: dict[bytes, JobSubscribers] = {}

@@ -11,6 +11,7 @@ from typing import Final
 
 from switchgear.backoff import ReconnectBackoff
 from switchgear.client.address import DEFAULT_URL, Locator, ServerAddress
+from switchgear.client.cluster_nodes import ClusterNodes, server_at
 from switchgear.client.gearman.assigned_job import AssignedJob, Complete, Fail, Outcome
 from switchgear.client.gearman.packets import name_text
 from switchgear.client.gearman.worker_connection import WorkerConnection
@@ -179,7 +180,7 @@ class Worker:
         attempt to connect.
         """
         given = [urls] if isinstance(urls, str) else urls
-        servers = [ServerAddress.parse(server) if isinstance(server, str) else server for server in given]
+        servers = [server_at(server) if isinstance(server, str) else server for server in given]
         if not servers or not functions or slots < 1:
             raise ValueError("a worker needs a server, a function and a slot")
         self._handlers = dict(functions)
@@ -198,7 +199,9 @@ class Worker:
             for server in dict.fromkeys(servers)
         ]
         for connection in self._connections:
-            if not isinstance(connection.server, ServerAddress):
+            if isinstance(connection.server, ClusterNodes):
+                connection.address = connection.server.nodes[0]  # none of them need be there yet
+            elif not isinstance(connection.server, ServerAddress):
                 connection.address = connection.server.address()
         self._turns = list(self._connections)  # the connection that asked for a job longest ago comes first
         self._grabbing: set[WorkerConnection[RunningHandler]] = set()  # each has a slot for the job that may come

@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Final, Generic, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar, cast
 
 from switchgear.backoff import ReconnectBackoff, RetryPauses
-from switchgear.client.address import Locator, ServerAddress
+from switchgear.client.address import HttpServerAddress, Locator, ServerAddress
 from switchgear.client.gearman.worker_events import ReportsConfirmed, WorkerEvent, WorkerSubscribed
 from switchgear.client.gearman.worker_protocol import WorkerIntroduction, WorkerProtocol
 from switchgear.client.in_thread import in_thread
 from switchgear.client.sockets import CONNECT_SECONDS, describe_os_error, enable_keepalive
-from switchgear.errors import ConfigError, PeerError
+from switchgear.client.streams import open_stream
+from switchgear.errors import ConfigError, PeerError, ServerUnreachable
 from switchgear.protocols.gearman.codec import request
 from switchgear.protocols.gearman.messages import Packet
+
+if TYPE_CHECKING:
+    from switchgear.client.http.stream import HttpStream
 
 __all__ = ["WorkerConnection", "WorkerConnectionOwner"]
 
@@ -90,7 +94,7 @@ class WorkerConnection(asyncio.Protocol, Generic[J]):
 
     @property
     def subscribed(self) -> bool:
-        """Whether jobs may come over it."""
+        """Whether the worker is registered, so that the server can send jobs."""
         return self._transport is not None and self.protocol.subscribed
 
     # --- the life of a connection ---
@@ -102,7 +106,7 @@ class WorkerConnection(asyncio.Protocol, Generic[J]):
             try:
                 problem = await self._serve()
             finally:
-                self._close()
+                await self._close()
             # An accepted connection proves little: a server that is full accepts it and closes it.
             if self._has_received:
                 self._pauses.reset()
@@ -129,9 +133,9 @@ class WorkerConnection(asyncio.Protocol, Generic[J]):
         self._problem = ""
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
-                tls, self._token = address.tls_context(), address.token
-                await loop.create_connection(lambda: self, address.host, address.port, ssl=tls)
-        except ConfigError as error:
+                self._token = address.token
+                await open_stream(lambda: self, address)
+        except (ConfigError, ServerUnreachable) as error:
             return str(error)
         except (OSError, UnicodeError) as error:
             return f"cannot connect: {describe_os_error(error)}"
@@ -165,11 +169,15 @@ class WorkerConnection(asyncio.Protocol, Generic[J]):
         if self._transport is not None:
             self._transport.abort()
 
-    def _close(self) -> None:
-        if self._transport is not None:
-            self._transport.close()
-            self._transport = None
+    async def _close(self) -> None:
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            transport.close()
+            if not isinstance(self.address, HttpServerAddress):
+                transport = None
         self.protocol = WorkerProtocol(self._introduction)  # reports from now on are not sent
+        if transport is not None:
+            await cast("HttpStream", transport).wait_closed()
 
     # --- sending ---
 
@@ -208,7 +216,9 @@ class WorkerConnection(asyncio.Protocol, Generic[J]):
     # --- asyncio.Protocol ---
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        enable_keepalive(transport.get_extra_info("socket"))
+        sock = transport.get_extra_info("socket")
+        if sock is not None:
+            enable_keepalive(sock)
         self._transport = cast(asyncio.Transport, transport)  # uvloop's are of another class
         self._received_at = time.monotonic()
         if self._token:

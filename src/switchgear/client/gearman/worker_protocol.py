@@ -51,14 +51,14 @@ from switchgear.protocols.gearman.messages import Packet
 from switchgear.resources import canonical_resources
 from switchgear.tags import canonical_tags
 
-__all__ = ["TIMED_OUT", "WorkerIntroduction", "WorkerProtocol"]
+__all__ = ["HEARTBEAT", "TIMED_OUT", "WorkerIntroduction", "WorkerProtocol"]
 
 ENVELOPE_BYTES: Final = 256  # of a result: its header, and the handle of its job
 TIMED_OUT: Final = "timed_out"
 # After a revocation for one of these reasons the job is no longer the worker's, and a report would be an error.
 GONE_REASONS: Final = frozenset({TIMED_OUT, "held_back"})
 _FINAL_STATES: Final = frozenset({"done", "failed", "cancelled", "expired"})
-_HEARTBEAT: Final = b"alive"
+HEARTBEAT: Final = b"alive"
 _CONFIRMATION: Final = b"done"
 
 
@@ -134,7 +134,7 @@ class WorkerProtocol:
 
     @property
     def subscribed(self) -> bool:
-        """Whether jobs may come."""
+        """Whether the worker is registered, so that the server can send jobs."""
         return self._phase is _Phase.SERVING
 
     @property
@@ -153,7 +153,7 @@ class WorkerProtocol:
         return self.subscribed and not self.extended and self._awake and not self.grabbing and not self._stopping
 
     def set_room(self, room: int) -> None:
-        """Take this many more jobs."""
+        """Set the number of further jobs that the worker can take, and grant credit for them."""
         self._room = max(0, room)
         if not self.subscribed:
             return
@@ -261,7 +261,7 @@ class WorkerProtocol:
 
     def heartbeat(self) -> None:
         """Renew the lease, and have the server answer."""
-        self._send(Packet.ECHO_REQ, _HEARTBEAT)
+        self._send(Packet.ECHO_REQ, HEARTBEAT)
         if self._fetches_again:
             self._fetches_again = False
             for wanted in self._arguments.wanted:
@@ -473,9 +473,11 @@ class WorkerProtocol:
         self._on_result(name_text(wanted), result)
 
     def _on_ended(self, body: bytes) -> None:
-        self._on_result(name_text(split_fields(body, 4)[0]), None)
+        wanted, state, cause, error = split_fields(body, 4)
+        failure = (name_text(state), b"", name_text(cause), error)
+        self._events.extend(map(JobAssigned, self._arguments.on_result(name_text(wanted), None, failure)))
 
-    def _on_result(self, wanted: str, result: bytes | None) -> None:
+    def _on_result(self, wanted: str, result: bytes) -> None:
         self._events.extend(map(JobAssigned, self._arguments.on_result(wanted, result)))
 
 

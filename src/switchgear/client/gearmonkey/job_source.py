@@ -75,7 +75,7 @@ class JobSource:
         return (yield from self._take_from_lists(self._turn, self._timing.block_seconds))
 
     def sign_off(self) -> WorkerFlow[None]:
-        """Count this worker out; never raises."""
+        """Subtract this worker from `count:FN` of all its functions; never raises."""
         while self._turn:
             function = self._turn.pop()
             try:
@@ -83,7 +83,7 @@ class JobSource:
                 if count is not None and count < 0:
                     yield from self._connection.call_until_success(function.count_in())
             except ClientError as error:
-                log.error("GearMonkey worker: still counted for %r: %s", function.name, error)
+                log.error("GearMonkey worker: could not deregister from the count of %r: %s", function.name, error)
 
     # --- taking ---
 
@@ -116,7 +116,7 @@ class JobSource:
         self._sated = function if from_schedule else None
         job_id = integer(member)
         if job_id is None:
-            log.warning("GearMonkey worker: %r in a queue of %r is no job id; skipped", member[:64], function.name)
+            log.warning("GearMonkey worker: %r in a queue of %r is not a job id; skipped", member[:64], function.name)
             return None
         return TakenJob(function, job_id)
 
@@ -146,10 +146,10 @@ class JobSource:
             answer = yield from self._connection.call(function.roll_call())
             count = 0 if answer is None else integer(answer)
             if count is None:
-                log.warning("GearMonkey worker: the count of %r is no number: %r", function.name, answer)
+                log.warning("GearMonkey worker: the count of %r is not a number: %r", function.name, answer)
             elif count < 1:
                 yield from self._connection.call(function.count_in())
-                log.warning("GearMonkey worker: Redis had lost the count of %r; counted again", function.name)
+                log.warning("GearMonkey worker: Redis had lost the count of %r; registered again", function.name)
 
     def _counts_are_right(self) -> None:
         self._failures_seen = self._connection.failures_total

@@ -1,4 +1,4 @@
-"""A job's hash, with types."""
+"""`GearMonkeyJob`: the hash of a job, converted to Python types."""
 
 from __future__ import annotations
 

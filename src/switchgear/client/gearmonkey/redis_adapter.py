@@ -25,8 +25,8 @@ from redis.crc import key_slot
 from redis.retry import Retry
 
 from switchgear.client.gearmonkey.commands import GearMonkeyFunction
+from switchgear.client.gearmonkey.redis_url import redis_url
 from switchgear.errors import ClientError, ConfigError, ServerRefused, ServerUnreachable
-from switchgear.protocols.gearmonkey.plugin import PLUGIN
 from switchgear.text import without_secrets
 
 __all__ = [
@@ -47,7 +47,6 @@ __all__ = [
 ANSWER_SECONDS: Final = 30
 CONNECT_SECONDS: Final = 10
 SLICE_SECONDS: Final = 5
-GEARMONKEY_PORT: Final = PLUGIN.default_port  # of this package's server
 _ASSUMED_ANSWER_SECONDS: Final = 5  # redis-py's own default, which its settings do not show
 
 # Values are bytes, whatever the settings of a given connection are.
@@ -109,29 +108,21 @@ class AsyncRedis(Protocol):
 
 
 def connect(url: str) -> redis.Redis:
-    """A client of our own; nothing is sent yet."""
+    """A client of our own; nothing is sent yet. Raises ConfigError."""
+    place, security = redis_url(url)
     try:
-        return redis.Redis.from_url(_redis_url(url), **_settings(Retry(NoBackoff(), 0)))
+        return redis.Redis.from_url(place, **_settings(Retry(NoBackoff(), 0)), **security)
     except ValueError as error:
         raise ConfigError(f"the address of the Redis: {without_secrets(str(error), url)}") from None
 
 
 def connect_async(url: str) -> redis.asyncio.Redis:
     """Connect with asyncio."""
+    place, security = redis_url(url)
     try:
-        return redis.asyncio.Redis.from_url(_redis_url(url), **_settings(AsyncRetry(NoBackoff(), 0)))
+        return redis.asyncio.Redis.from_url(place, **_settings(AsyncRetry(NoBackoff(), 0)), **security)
     except ValueError as error:
         raise ConfigError(f"the address of the Redis: {without_secrets(str(error), url)}") from None
-
-
-def _redis_url(url: str) -> str:
-    """Our server's own listener is named `gearmonkey://HOST:PORT`, and spoken to as if it were a Redis."""
-    scheme, separator, rest = url.partition("://")
-    if not separator or scheme.lower() != "gearmonkey":
-        return url
-    host = rest.partition("/")[0].partition("?")[0]
-    has_port = ":" in host.rpartition("]")[2]
-    return f"redis://{rest if has_port else host + f':{GEARMONKEY_PORT}' + rest.removeprefix(host)}"
 
 
 def _settings(retry: object) -> dict[str, Any]:

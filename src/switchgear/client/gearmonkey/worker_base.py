@@ -167,7 +167,7 @@ class GearMonkeyWorkerBase(Generic[W]):
         except ClientError as error:
             if not is_passing(error):
                 raise
-            log.warning("GearMonkey worker: progress of job %d of %r not told: %s", job_id, function.name, error)
+            log.warning("GearMonkey worker: progress of job %d of %r not reported: %s", job_id, function.name, error)
 
 
 def checked_output(output: Any) -> bytes:

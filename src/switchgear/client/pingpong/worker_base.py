@@ -137,7 +137,7 @@ class PingPongWorkerBase(Generic[W]):
                     try:
                         result = yield job
                     except Exception:
-                        log.exception("a job of %d bytes failed; the broker will have it done again", len(job))
+                        log.exception("a job of %d bytes failed; the broker assigns it again", len(job))
                         todo.extend(self._protocol.failed(time.monotonic()))
                     else:
                         todo.extend(self._ended(job, result))

@@ -104,7 +104,7 @@ class PingPongWorkerProtocol:
         return [StartWork(frames[1])]
 
     def finished(self, result: bytes, now: float) -> list[Action]:
-        """The job has succeeded."""
+        """Send the result of the job that has succeeded."""
         if result in (READY, PING):
             return self.failed(now)  # the broker would take it for the word that it is
         self._is_working = False
@@ -117,7 +117,7 @@ class PingPongWorkerProtocol:
         return [SendMessage([b"", result])]
 
     def failed(self, now: float) -> list[Action]:
-        """The job has failed."""
+        """Disconnect because the job has failed; there is no message for that."""
         self._is_working = False
         if self._is_leaving:
             return self._end()
@@ -137,7 +137,7 @@ class PingPongWorkerProtocol:
         return [SendMessage(GOODBYE)] if self.says_goodbye else []
 
     def advance(self, now: float) -> list[Action]:
-        """Do what is due by now."""
+        """The actions that are due at this time."""
         if self._come_back_at is not None and now >= self._come_back_at:
             return self.start(now)
         if self._give_up_at is not None and now >= self._give_up_at:

@@ -82,7 +82,7 @@ class ManagerConnection:
 
     @property
     def has_kept(self) -> bool:
-        """Whether results wait to be sent."""
+        """Whether results wait for a connection."""
         return bool(self._kept)
 
     @property

@@ -48,7 +48,7 @@ class WmpWorkerObserver:
         """A function is about to be called."""
 
     def job_ended(self, job: WmpJob, outcome: WmpResult) -> None:
-        """A function has ended."""
+        """Called when the function of a job has returned or raised."""
 
 
 class WmpWorkerBase(ABC, Generic[F]):

@@ -54,7 +54,6 @@ async function json(answer) {
 export const get = async (path, parameters, signal) => json(await ask("GET", path, { parameters, signal }));
 export const post = async (path, body, parameters) => json(await ask("POST", path, { body, parameters }));
 export const patch = async (path, body) => json(await ask("PATCH", path, { body }));
-export const put = async (path, body) => json(await ask("PUT", path, { body }));
 export const remove = async (path, parameters) => json(await ask("DELETE", path, { parameters }));
 export const getBytes = async (path, parameters, signal) =>
   (await ask("GET", path, { parameters, signal, headers: { Accept: "*/*" } })).arrayBuffer();

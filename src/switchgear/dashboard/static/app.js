@@ -11,25 +11,27 @@ import { startKeyboard, showHelp, showPalette } from "./keyboard.js";
 import * as format from "./format.js";
 
 // In the order of the navigation.  `under` marks a place while one of its details is shown; `key` is for `g` and a letter.
+// `file` is the module that has the view: small views share one, because together they compress better.
 export const PLACES = [
-  { id: "overview", group: "now", key: "o" },
-  { id: "stream", group: "now", key: "t", needs: "/v1/stream" },
-  { id: "flows", group: "now", key: "m", needs: "/v1/flows" },
-  { id: "functions", group: "work", key: "f", under: ["function"] },
-  { id: "jobs", group: "work", key: "j", under: ["job"] },
-  { id: "why", group: "work", key: "y" },
-  { id: "errors", group: "work", key: "e", needs: "/v1/errors" },
-  { id: "dead", group: "work", key: "d" },
-  { id: "graph", group: "work", key: "g", needs: "/v1/graph" },
-  { id: "schedules", group: "work", key: "s" },
-  { id: "workers", group: "server", key: "w" },
-  { id: "limits", group: "server", key: "l" },
-  { id: "connections", group: "server", key: "c", needs: "/v1/connections" },
-  { id: "storage", group: "server", key: "p", needs: "/v1/storage" },
-  { id: "history", group: "past", key: "h", needs: "/v1/at" },
-  { id: "audit", group: "past", key: "a" },
+  { id: "overview", group: "now", file: "now", key: "o" },
+  { id: "stream", group: "now", file: "stream", key: "t", needs: "/v1/stream" },
+  { id: "flows", group: "now", file: "now", key: "m", needs: "/v1/flows" },
+  { id: "functions", group: "work", file: "functions", key: "f", under: ["function"] },
+  { id: "jobs", group: "work", file: "jobs", key: "j", under: ["job"] },
+  { id: "why", group: "work", file: "work", key: "y" },
+  { id: "errors", group: "work", file: "work", key: "e", needs: "/v1/errors" },
+  { id: "dead", group: "work", file: "jobs", key: "d" },
+  { id: "graph", group: "work", file: "graph", key: "g", needs: "/v1/graph" },
+  { id: "schedules", group: "work", file: "work", key: "s" },
+  { id: "workers", group: "server", file: "server", key: "w" },
+  { id: "limits", group: "server", file: "server", key: "l" },
+  { id: "connections", group: "server", file: "server", key: "c", needs: "/v1/connections" },
+  { id: "storage", group: "server", file: "server", key: "p", needs: "/v1/storage" },
+  { id: "nodes", group: "server", file: "server", key: "n", needs: "/v1/nodes" },
+  { id: "history", group: "past", file: "past", key: "h", needs: "/v1/at" },
+  { id: "audit", group: "past", file: "past", key: "a" },
 ];
-const VIEWS = new Set([...PLACES.map((place) => place.id), "function", "job"]);
+const FILES = new Map(PLACES.flatMap(({ id, file, under = [] }) => [id, ...under].map((view) => [view, file])));
 
 const ANONYMOUS = "anonymous";
 const app = document.getElementById("app");
@@ -130,7 +132,7 @@ function switchTheme() {
 
 async function open(isAgain = false) {
   const route = current();
-  if (!VIEWS.has(route.view)) {
+  if (!FILES.has(route.view)) {
     location.replace(link("overview"));
     return;
   }
@@ -152,7 +154,7 @@ async function open(isAgain = false) {
     scrollTo(0, 0);
     update();
     try {
-      shown.view = (await import(`./views/${route.view}.js`)).default;
+      shown.view = (await import(`./views/${FILES.get(route.view)}.js`)).views[route.view];
     } catch {
       shown.problem = new Problem(0, { detail: texts.problems.newVersion });
       update();
@@ -234,9 +236,9 @@ async function start() {
   update();
 }
 
-// `switchgear dashboard` opens the page with #token=…; the token is swapped for a cookie and leaves the address.
+// `switchgear dashboard` opens the page with #code=…; the login code is swapped for a cookie and leaves the address.
 async function logInByLink() {
-  const found = /^#token=(.+)$/.exec(location.hash);
+  const found = /^#code=(.+)$/.exec(location.hash);
   if (!found) return;
   history.replaceState(null, "", link("overview"));
   await logIn(decodeURIComponent(found[1]));

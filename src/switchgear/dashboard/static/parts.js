@@ -65,9 +65,9 @@ export async function copy(text) {
 
 export const problemBox = (problem, retry) =>
   problem.status === 404 && problem.code === "not_found" && problem.isOfView
-    ? empty(texts.problems.notOffered, texts.problems.notOfferedText)
+    ? html`<section class="panel">${empty(texts.problems.notOffered, texts.problems.notOfferedText)}</section>`
     : html`
-      <div class="empty" role="alert">
+      <div class="panel empty" role="alert">
         <h2>${problem.status === 403 ? texts.problems.notAllowed : problem.status === 404 ? texts.problems.notFound : texts.problems.failed}</h2>
         <p>${problem.message}</p>
         ${retry ? html`<button class="button" @click=${retry}>${texts.actions.tryAgain}</button>` : nothing}
@@ -122,7 +122,7 @@ export function table({ columns, rows, caption, sort = "", target, at, selection
           ${rows.map((row, index) => html`
             <tr class=${(index === at ? "at " : "") + (selection && selection.has(row.key) ? "chosen" : "")} data-row=${index} data-href=${target ? target(row) : ""}>
               ${selection ? html`<td class="pick"><input type="checkbox" aria-label=${texts.actions.selectRow(row.key)} .checked=${selection.has(row.key)} @change=${() => pick(row)}></td>` : nothing}
-              ${columns.map((column) => html`<td class="${column.style || ""} ${column.isHead ? "head" : ""}" data-label=${column.label || column.title}>${column.cell(row)}</td>`)}
+              ${columns.map((column) => html`<td class="${column.style || ""} ${column.isHead ? "head" : ""}" data-label=${column.label || column.title}><div class="cell">${column.cell(row)}</div></td>`)}
             </tr>`)}
         </tbody>
       </table>
@@ -145,6 +145,11 @@ export const choice = (isOn, target, text) => html`<a class="chip ${isOn ? "on" 
 // A filter that is set, as a link that removes it.
 export const setFilter = (target, text) => html`<a class="chip on" href=${target}><span class="text">${text}</span> ✕</a>`;
 export const onlyFunction = (name) => (name ? setFilter(refined({ function: "" }), `${texts.columns.function}: ${name}`) : nothing);
+
+// To the first and the next page of a list.
+export const pages = (route, next) => html`
+  ${route.query.cursor ? html`<a class="button small" href=${refined({})}>${texts.actions.firstPage}</a>` : nothing}
+  ${next ? html`<a class="button small" rel="next" href=${refined({ cursor: next })}>${texts.actions.nextPage}</a>` : nothing}`;
 
 export const jobsOf = (name, state) => link("jobs", "", { function: format.plain(name), state });
 export const toJob = (job) => link("job", encodeURIComponent(job.handle));

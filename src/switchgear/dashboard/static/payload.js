@@ -46,7 +46,7 @@ function hex(bytes) {
   return lines.join("\n");
 }
 
-export function payloadPanel({ title, value, size, download, update }) {
+export function payloadPanel({ title, value, size, download, isRedacted, update }) {
   const bytes = format.bytesOf(value);
   const total = size ?? bytes.length;
   const isText = typeof value === "string";
@@ -71,7 +71,7 @@ export function payloadPanel({ title, value, size, download, update }) {
           <a class="button small" href=${address(download).href} download>${t.download}</a>` : nothing}
         </div></header>
       <div class="payload" id="${id}-shown" role="tabpanel" tabindex="0" aria-label=${title}>
-        ${shown()}${isCut ? html`<p class="muted">${t.cut}</p>` : nothing}
+        ${shown()}${isCut ? html`<p class="muted">${t.cut}</p>` : nothing}${isRedacted ? html`<p class="muted">${t.redacted}</p>` : nothing}
       </div>
     </section>`;
 }

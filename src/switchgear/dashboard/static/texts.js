@@ -29,6 +29,7 @@ export const texts = {
     limits: { name: "Limits and keys", question: "Who is starved?" },
     connections: { name: "Connections", question: "Who misbehaves?" },
     storage: { name: "Storage", question: "Is the disk the limit?" },
+    nodes: { name: "Nodes", question: "Who owns the jobs?" },
     history: { name: "Time machine", question: "What was it at 3 a.m.?" },
     audit: { name: "Bulk and audit", question: "Who cancelled that?" },
   },
@@ -44,6 +45,7 @@ export const texts = {
     detail: "Detail", attempts: "Attempts", priority: "Priority", created: "Submitted", count: "Jobs", actions: "Actions",
   },
   actions: {
+    firstPage: "First page", nextPage: "Next page",
     copy: "Copy", copyCommand: (text) => `Copy the command ${text}`, tryAgain: "Try again", close: "Close", keep: "Leave it", undo: "Undo",
     clear: "Clear filters", more: "Show more", select: "Select", selectRow: (key) => `Select ${key}`,
   },
@@ -150,7 +152,7 @@ export const texts = {
     none: "No job is known", noneText: "Submitted jobs are listed here, and those that have ended as long as the server keeps them.",
     noMatch: "No job fits", noMatchText: "All jobs that the server knows were looked at.",
     notYet: "None so far", notYetText: (id) => `All jobs down to number ${id} were looked at, and none fits.`, searchOn: "Search on",
-    firstPage: "First page", nextPage: "Next page", counted: (count) => many(count, "job"), down: (id) => `down to job ${id}`,
+    counted: (count) => many(count, "job"), down: (id) => `down to job ${id}`,
     selected: (count) => `${count} selected`, cancelSelected: "Cancel", retrySelected: "Retry", selectNone: "Select none",
     cancelAll: "Cancel all that fit …", retryAll: "Retry all that fit …",
   },
@@ -175,7 +177,7 @@ export const texts = {
     },
   },
   payload: {
-    modes: { tree: "Tree", text: "Text", hex: "Hex" }, download: "Download", empty: "Nothing.", cut: "The rest is in the download.",
+    modes: { tree: "Tree", text: "Text", hex: "Hex" }, download: "Download", empty: "Nothing.", cut: "The rest is in the download.", redacted: "The setting http.redact hides payloads or results of this function.",
     items: (count) => many(count, "item"), keys: (count) => many(count, "key"), moreItems: (count) => `… ${count} more`,
   },
   remedies: { workers: "Its workers", worker: "Its worker", running: "What runs", thatJob: "that job", retryThat: "Retry that job", cancelThis: "Cancel this job" },
@@ -227,6 +229,10 @@ export const texts = {
     name: "Name", held: "Held", received: "Received", subscriptions: "Follows", slow: "does not read", noMatch: "No connection fits", refused: "Refused and closed since the start",
     shown: (shown, all) => `The ${shown} that hold most, of ${many(all, "connection")}.`,
   },
+  nodes: {
+    none: "This server is not one of several", noneText: "With their jobs in one PostgreSQL, several servers are a cluster: if the one that owns the jobs fails, another goes on. Start each of them so:",
+    name: "Node", role: "Role", version: "Version", silent: "Last sign of life", address: "Address", roles: { owner: "owns the jobs", standby: "stands by", gone: "gone" },
+  },
   storage: {
     half: "1 of 2 commits", halfNote: "until they were on disk", mean: "Mean", commits: (count) => `of ${count} commits`, p99: "99 of 100", waiting: "Changes waiting",
     waitingNote: "for the next commit", size: "File", durable: "survives a crash", memory: "is lost at the end", chart: "Commits", chartLabel: "Time of commits in milliseconds, and changes that wait, while this page is open",
@@ -262,10 +268,13 @@ export const texts = {
     none: "No job waits for another", noneText: "Jobs that were submitted with predecessors are shown here until they have ended: with the option after, with App.graph, or by dwork.",
   },
   stream: {
-    paused: "Paused", pause: "Pause", resume: "Go on", zoomIn: "Zoom in", zoomOut: "Zoom out", back: "Earlier", forth: "Later", now: "Now", export: "Export trace", canvas: "Task stream: a lane for each worker, a block for each attempt. The table below has the same.",
-    help: "Wheel or + and −: zoom. Drag or ← →: move. Click: pin. Space: pause.", none: "Waiting for the first job that ends", noneText: "Attempts are recorded while somebody watches.", sampled: "Samples: too many jobs end to show each",
-    dropped: (count) => `${many(count, "attempt")} not shown`, lanes: (shown, all) => (shown === all ? many(all, "worker") : `${shown} of ${many(all, "worker")}, the busiest`), span: (text) => `${text} wide`, table: "The same as a table",
-    idle: "Idle", started: "Started", took: "Took", outcome: "Outcome", busy: "Busy", pinned: "Pinned", unpin: "Unpin", outcomes: { done: "done", failed: "failed", cancelled: "cancelled", expired: "expired", requeued: "requeued", sampled: "seen running", running: "running" },
-    unnamed: (id) => `worker ${id}`, takers: "over HTTP", jobs: "Attempts", exported: "The trace opens in chrome://tracing and in Perfetto.", recordedSince: (moment) => `recorded since ${moment}`,
+    pause: "Pause", resume: "Go on", zoomIn: "Zoom in", zoomOut: "Zoom out", back: "Earlier", forth: "Later", moment: "Go to a moment", export: "Export trace", canvas: "Task stream: a lane for each worker, a block for each attempt. The table below has the same.",
+    help: "Wheel or + and −: zoom. Drag or ← →: move. Click: pin. Space: pause.", heatHelp: "Each lane is several workers: the stronger its colour, the busier they are. Click one to see them.", everybody: "All workers",
+    heat: ({ range, share, failed, function: most }) => `${range} · ${Math.round(share * 100)} % busy, mostly ${most}${failed ? ` · ${failed} failed` : ""}`,
+    none: "Waiting for the first job that ends", noneText: "Attempts are recorded while somebody watches.", sampled: "Samples: too many jobs end to show each",
+    fromLog: (every) => (every > 1 ? `From the job log, one run in ${every.toLocaleString("en")}` : "From the job log"), noLog: "Nothing was recorded before: the server has no job log (serve --joblog)",
+    dropped: (count) => `${many(count, "attempt")} not shown`, lanes: (all) => many(all, "worker"), groups: (shown, all) => `${many(all, "worker")} in ${shown} lanes`, span: (text) => `${text} wide`, until: (moment) => `until ${moment}`, table: "The same as a table",
+    started: "Started", took: "Took", outcome: "Outcome", pinned: "Pinned", unpin: "Unpin", outcomes: { done: "done", failed: "failed", cancelled: "cancelled", expired: "expired", requeued: "requeued", sampled: "seen running", running: "running" },
+    unnamed: (id) => `worker ${id}`, takers: "over HTTP", exported: "The trace opens in chrome://tracing and in Perfetto.",
   },
 };

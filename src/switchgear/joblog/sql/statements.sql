@@ -36,6 +36,12 @@ ON CONFLICT (handle, submitted_us, host, run) DO UPDATE SET
 -- name: find
 SELECT id, $columns FROM joblog_runs $where ORDER BY id DESC LIMIT :limit
 
+-- name: first_since
+SELECT id FROM joblog_runs WHERE at_us >= :since_us ORDER BY at_us LIMIT 1
+
+-- name: last_until
+SELECT id FROM joblog_runs WHERE at_us < :until_us ORDER BY at_us DESC LIMIT 1
+
 -- name: oldest_to_keep
 -- The log is to keep as many as the parameter says; this is the time of the first one beyond, which goes.
 SELECT at_us FROM joblog_runs ORDER BY at_us DESC LIMIT 1 OFFSET :keep_count

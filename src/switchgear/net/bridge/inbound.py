@@ -47,7 +47,7 @@ class Claim:
 
 
 class Served:
-    """A function whose jobs are claimed."""
+    """A function whose jobs the bridge claims from Redis, with its claims."""
 
     def __init__(self, keys: Keys) -> None:
         self.keys = keys

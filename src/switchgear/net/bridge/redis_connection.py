@@ -127,7 +127,13 @@ class RedisConnection:
             "retry": Retry(NoBackoff(), 0),
         }
         if location.has_tls:
-            settings.update(ssl=True, ssl_ca_certs=location.ca_file or None)
+            settings.update(
+                ssl=True,
+                ssl_ca_certs=location.ca_file or None,
+                ssl_certfile=location.cert_file or None,
+                ssl_keyfile=location.key_file or None,
+                ssl_check_hostname=True,  # not the default of old versions of redis-py
+            )
         return settings
 
     async def _load_scripts(self) -> None:

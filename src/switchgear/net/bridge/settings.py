@@ -31,6 +31,8 @@ class RedisLocation:
     user: str = ""
     password: str = ""
     ca_file: str = ""
+    cert_file: str = ""
+    key_file: str = ""
 
     def __repr__(self) -> str:
         return f"RedisLocation({self.host!r}, {self.port}, {self.database})"  # without the password
@@ -88,19 +90,20 @@ def _location(url: ListenUrl) -> RedisLocation:
             password = Path(path).read_text(encoding="utf-8").strip("\r\n")
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"listen: {url}: cannot read the password: {error}") from error
-    if url.text("tls") not in ("yes", "no"):
-        raise ConfigError(f"listen: {url}: tls is yes or no")
-    ca_file = url.text("ca_file")
-    if ca_file and not Path(ca_file).is_file():
-        raise ConfigError(f"listen: {url}: there is no file {ca_file}")
+    ca_file, cert_file, key_file = files = [url.text(name) for name in ("ca_file", "cert_file", "key_file")]
+    for file in files:
+        if file and not Path(file).is_file():
+            raise ConfigError(f"listen: {url}: there is no file {file}")
     return RedisLocation(
         host=url.host,
         port=url.port,
         database=number,
-        has_tls=url.text("tls") == "yes",
+        has_tls=url.uses_tls,
         user=url.text("user"),
         password=password,
         ca_file=ca_file,
+        cert_file=cert_file,
+        key_file=key_file,
     )
 
 

@@ -45,7 +45,7 @@ def attempt_history(job: Job, starts: Mapping[int, LoggedStart]) -> list[Attempt
 
 
 def present_start(job: Job, worker: Worker) -> LoggedStart:
-    """The attempt that goes on."""
+    """The start of the current attempt of a running job."""
     return LoggedStart(job.taken_us / SECOND_US, *described_worker(worker))
 
 

@@ -1,4 +1,4 @@
-"""The verb `audit`: what operators have done, and what was refused, read from the job log's database."""
+"""The verb `audit`: actions of operators and refusals, read from the database of the job log."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ IN_PROGRESS: Final = "running"
 
 
 class BulkRun:
-    """One bulk action."""
+    """The state and progress of one bulk action."""
 
     def __init__(self, number: str, action: str, job_ids: array[int], *, cascade: bool, created_us: int) -> None:
         self.id = number
@@ -74,7 +74,7 @@ class BulkRun:
 
 
 class BulkOperations:
-    """The bulk actions of a server."""
+    """The verbs about bulk actions, and the actions that are in progress."""
 
     def __init__(self, context: OperationsContext, jobs: JobOperations) -> None:
         self._context = context
@@ -95,7 +95,7 @@ class BulkOperations:
         dry_run: bool,
         **selection: Any,
     ) -> Steps:
-        """Begin an action."""
+        """Start a bulk action."""
         if cascade and action != "cancel":
             raise ValueError("cascade: only cancel has it")
         if handles is not None:
@@ -123,7 +123,7 @@ class BulkOperations:
         return [self._progress(run) for run in runs]
 
     def abort_bulk(self, id: str) -> BulkProgress:
-        """Abort an action."""
+        """Abort a bulk action; the jobs that it has changed stay changed."""
         run = self._named(id)
         if run.state is IN_PROGRESS:
             run.state = "aborted"
@@ -175,7 +175,7 @@ class BulkOperations:
         return job_id
 
     def _progress(self, run: BulkRun, *, dry_run: bool = False) -> BulkProgress:
-        """How far an action is."""
+        """The answer that describes the progress of a bulk action."""
         return {
             "id": run.id,
             "action": run.action,

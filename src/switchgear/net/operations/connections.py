@@ -11,7 +11,7 @@ from switchgear.model.job import JOB_BYTES
 from switchgear.net.operations.context import OperationsContext
 from switchgear.net.operations.values import plain
 from switchgear.net.operations.verb_steps import Steps, in_steps
-from switchgear.net.tcp import Connection
+from switchgear.net.tcp_connection import Connection
 from switchgear.refusals import REFUSED_DRAINING
 from switchgear.units import short_bytes
 from switchgear.verbs.answers import ConnectionAnswer, ConnectionsAnswer, MemoryFigures, ReasonAnswer, ServerExplanation
@@ -36,7 +36,7 @@ HOLDERS: Final = {
 
 
 def memory_figures(memory: MemoryAccount) -> MemoryFigures:
-    """What peers make the server hold."""
+    """The memory account as figures for operators."""
     return {
         "limit": memory.limit_bytes,
         "held": memory.held_bytes,

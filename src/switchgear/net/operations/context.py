@@ -12,7 +12,7 @@ from switchgear.model import Job
 from switchgear.model.duration_histogram import DurationHistogram
 from switchgear.net.hub import Hub
 from switchgear.net.recent_counts import RecentCounts
-from switchgear.net.tcp import Connection
+from switchgear.net.tcp_connection import Connection
 from switchgear.protocols.handles import number_in_handle
 from switchgear.protocols.pending_read import PendingRead, Reading
 from switchgear.verbs.answers import ListenerFigures, NodeAnswer
@@ -59,9 +59,12 @@ class OperationsContext:
         self.listeners: Callable[[], list[ListenerFigures]] = list
         self.open_connections: Callable[[], Sequence[Connection]] = tuple
         self.nodes: Callable[[], list[NodeAnswer]] = list
+        # Opens an HTTP listener for the dashboard, at a port; None: the server listens only where it was told to.
+        self.open_dashboard: Callable[[int], PendingRead] | None = None
         self.recorder: Recorder | None = None
         self.waiting_changes: Callable[[], int] = lambda: 0  # jobs that the store does not have in their latest state
         self.commit_times = DurationHistogram()
+        self.loop_lag_seconds: Callable[[], float] = lambda: 0.0  # see `net.loop_lag`
         # Does something that may take long apart from the event loop; raises what that raises.
         self.in_thread: Callable[[Callable[[], Any]], PendingRead] = done_at_once
         self.recent_counts = RecentCounts()  # of all functions together

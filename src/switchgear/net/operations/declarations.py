@@ -1,4 +1,4 @@
-"""The verb `declare`: removes what an app has declared earlier, and declares no more.
+"""The verb `declare`: removes limits and schedules that an app declared earlier and no longer declares.
 
 A schedule or a limit belongs to the app that has declared it last, by the name of the app.  What an operator has set
 belongs to no app, and is never removed here.

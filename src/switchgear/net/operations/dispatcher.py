@@ -110,7 +110,10 @@ class Operations:
             answer = handler(**values)
             if row.is_long:
                 answer = yield from answer
-            answers.append(answer if session is None else visible_answer(session, verb, answer))
+            shown = answer
+            if session is not None:
+                shown = yield from visible_answer(self.context, session, verb, answer)
+            answers.append(shown)
             if row.changes and asker is not None and has_changed(verb, arguments, answer):
                 self.context.hub.audit(asker, verb, shown_arguments(arguments))
         except (TypeError, ValueError, OverflowError) as error:

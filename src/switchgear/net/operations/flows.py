@@ -1,4 +1,4 @@
-"""The verb `flows`: how many jobs came by which protocol, and which workers ran them."""
+"""The verb `flows`: the number of jobs by the protocols of their submitters and workers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class FlowOperations:
         }
 
     def note(self) -> None:
-        """Remember the present counts, for rates."""
+        """Remember the current counts, to compute rates from."""
         now_us = self._engine.now_us
         for submitter, worker, flow in self._counted():
             recent = self._recent.get((submitter, worker))

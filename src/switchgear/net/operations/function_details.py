@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from heapq import nlargest
-from itertools import islice
 from typing import Final
 
 from switchgear.model import SECOND_US, Function, KeyQueue
@@ -41,13 +40,18 @@ class FunctionDetailOperations:
         if queues is None:
             answer: KeysAnswer = {"function": function, "keys": [], "count": 0, "complete": True}
             return answer
-        seen = list(islice(queues.values(), MOST_KEYS_SEEN))
         count = len(queues)
+        seen = 0
         most: list[tuple[int, int, int, KeyQueue]] = []
-        for start in range(0, len(seen), KEYS_PER_STEP):
-            yield False
-            some = enumerate(seen[start : start + KEYS_PER_STEP], start)
-            most = nlargest(limit, most + [(queue.ready, queue.running, -number, queue) for number, queue in some])
+        for queues_of_step in queues.portions():
+            portion = queues_of_step[: MOST_KEYS_SEEN - seen]
+            for start in range(0, len(portion), KEYS_PER_STEP):
+                yield False
+                some = enumerate(portion[start : start + KEYS_PER_STEP], seen + start)
+                most = nlargest(limit, most + [(queue.ready, queue.running, -number, queue) for number, queue in some])
+            seen += len(portion)
+            if seen >= MOST_KEYS_SEEN:
+                break
         answer = {
             "function": function,
             "keys": [

@@ -1,4 +1,4 @@
-"""The verbs `functions`, `pause`, `resume` and `limit`."""
+"""The verbs `functions`, `pause`, `resume` and `limit`: list functions, and change their settings."""
 
 from __future__ import annotations
 
@@ -50,6 +50,7 @@ class FunctionOperations:
             "cancelled": function.cancelled,
             "expired": function.expired,
             "requeued": function.requeued,
+            "dead": function.dead,
             "oldest_ready_seconds": oldest_ready_seconds(function, self._engine.now_us),
         }
 

@@ -1,4 +1,4 @@
-"""The verb `graph`: the unfinished jobs of a graph in groups, where it goes on, and where it is stuck and why."""
+"""The verb `graph`: the unfinished jobs of a graph in groups, with ready, running and stuck jobs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,6 @@ class GraphOperations:
             found, is_complete = yield from self._around(job)
         else:
             found, is_complete = yield from self._matching(function, name)
-        found.sort()
         groups = GraphGroups()
         for start in range(0, len(found), JOBS_PER_STEP):
             yield False
@@ -52,22 +51,25 @@ class GraphOperations:
         for start in range(0, len(groups.jobs), JOBS_PER_STEP):
             yield False
             groups.group_in(make, groups.jobs[start : start + JOBS_PER_STEP], result)
-        return self._answer(result, len(found), is_complete)
+        count = len(found)
+        for jobs in (found, groups.jobs):  # freeing very many at once takes as long as grouping them
+            while jobs:
+                yield False
+                del jobs[-JOBS_PER_STEP:]
+        return (yield from self._answer(result, count, is_complete))
 
     def _matching(self, function: str | None, name: str | None) -> Steps:
-        """The unfinished jobs of a function, or whose names begin with a text, and whether these are all."""
-        wanted_function = None if function is None else function.encode()
+        """The unfinished jobs of a function, or whose names begin with a text, by id, and whether these are all."""
+        wanted = None if function is None else self._engine.functions.get(function.encode())
         wanted_name = b"" if name is None else name.encode()
         found: list[GraphJob] = []
+        if function is not None and wanted is None:
+            return found, True
         before_id = scanned = 0
         while True:
-            some = list(islice(self._engine.newest_first(before_id), JOBS_PER_STEP))
+            some = list(islice(self._engine.newest_first(before_id, wanted, wanted is not None), JOBS_PER_STEP))
             for job in some:
-                if (
-                    job.function.name == wanted_function
-                    if wanted_function is not None
-                    else (job.name and job.name.startswith(wanted_name))
-                ):
+                if job.function is wanted if wanted is not None else (job.name and job.name.startswith(wanted_name)):
                     found.append(described(job))
             scanned += len(some)
             is_complete = len(some) < JOBS_PER_STEP
@@ -107,16 +109,19 @@ class GraphOperations:
         found.sort()
         return found, is_complete
 
-    def _answer(self, result: Collapsing, jobs: int, is_complete: bool) -> GraphAnswer:
+    def _answer(self, result: Collapsing, jobs: int, is_complete: bool) -> Steps:
         groups = list(result.groups.values())
         edges = result.edges.most_common(MOST_EDGES)
-        return {
+        yield False
+        stuck = yield from self._stuck(groups)
+        answer: GraphAnswer = {
             "groups": [self._group(group) for group in groups],
             "edges": [{"before": before, "after": after, "jobs": count} for (before, after), count in edges],
             "jobs": jobs,
             "complete": is_complete and len(edges) == len(result.edges) and not result.has_more_edges,
-            "stuck": self._stuck(groups),
+            "stuck": stuck,
         }
+        return answer
 
     def _group(self, group: CollapsedGroup) -> GraphGroupAnswer:
         return {
@@ -130,12 +135,13 @@ class GraphOperations:
             "is_frontier": bool(group.states["ready"] or group.states["running"]),
         }
 
-    def _stuck(self, groups: list[CollapsedGroup]) -> list[StuckJob]:
+    def _stuck(self, groups: list[CollapsedGroup]) -> Steps:
         """Jobs that could be next and are not, one of each group, and why."""
         found: list[StuckJob] = []
         for group in sorted(groups, key=lambda group: group.layer):
             candidates = [group.blocked_id] if group.blocked_id else group.job_ids if group.states["ready"] else []
             for job_id in candidates:
+                yield False  # a function may have very many workers, which an explanation counts
                 job = self._engine.look_at(job_id)
                 reasons = self._engine.explain(job, self._context.handle) if job is not None else []
                 if job is None or job.state.name == "RUNNING" or not reasons:

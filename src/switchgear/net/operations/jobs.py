@@ -35,22 +35,19 @@ from switchgear.model import (
 )
 from switchgear.net.operations.attempts import attempt_history, logged_starts, present_start
 from switchgear.net.operations.context import OperationsContext
+from switchgear.net.operations.unfinished_jobs import MOST_SEARCHED, SCANNED_PER_STEP, UnfinishedJobs, matches
 from switchgear.net.operations.values import encoded, plain
 from switchgear.net.operations.verb_steps import Steps, in_steps
 from switchgear.protocols.handles import number_in_handle
 from switchgear.protocols.pending_read import Reading
 from switchgear.refusals import REFUSED_CONFLICT
 from switchgear.resources import shown_requirements
-from switchgear.storage.base import JobQuery, contains_text
+from switchgear.storage.base import JobQuery
 from switchgear.verbs.answers import CancelAnswer, JobAnswer, JobsPage, JobSummary, RetryAnswer, StatesAnswer
 
 __all__ = ["JobOperations"]
 
-# One answer covers at most this many jobs whose errors or payloads are searched, in the store or in the engine.
-MOST_SEARCHED: Final = 10_000
 # The size of one step (`net.long_operations`): each takes about half a millisecond.
-SCANNED_PER_STEP: Final = 500
-BYTES_PER_STEP: Final = 1024 * 1024  # of payloads that are searched for a text
 STATES_PER_STEP: Final = 250
 CANCELLED_PER_STEP: Final = 50
 # An answer has at most this many handles of cancelled jobs. A million would take 150 ms to encode, and block the server
@@ -69,6 +66,7 @@ class JobOperations:
         self._context = context
         self._hub = context.hub
         self._engine = context.engine
+        self._unfinished = UnfinishedJobs(context.engine)
 
     # --- listing ---
 
@@ -76,7 +74,7 @@ class JobOperations:
         """Jobs that match, the newest first."""
         query = query_of(**selection)
         # Unfinished jobs first: a job that ends during the search is then found twice, and not missed.
-        unfinished, complete_from = yield from self._unfinished(query)
+        unfinished, complete_from = yield from self._unfinished.search(query)
         kept, searched_to = yield from self._search(query)
         # The store may lag behind: a job that the engine has is in the engine's state, and other unfinished ones have
         # ended.
@@ -117,33 +115,6 @@ class JobOperations:
             query = replace(query, states=states, from_id=from_id)
         kept = yield from self._hub.search(query)
         return kept, kept[-1].id if len(kept) >= query.limit else query.from_id
-
-    def _unfinished(self, query: JobQuery) -> Steps:
-        """Unfinished jobs that match, up to the limit, and the lowest id that was examined."""
-        found: list[Job] = []
-        if query.states and query.states <= FINAL_STATES:
-            return found, 0
-        before_id = query.before_id
-        examined = 0
-        while True:
-            some = list(islice(self._engine.newest_first(before_id), SCANNED_PER_STEP))
-            searched_bytes = 0
-            for job in some:
-                before_id = job.id
-                examined += 1
-                if matches(job, query):
-                    found.append(job)
-                    if len(found) == query.limit:
-                        return found, job.id
-                searched_bytes += len(job.payload or b"")
-                if query.contains and searched_bytes > BYTES_PER_STEP:
-                    break
-            else:
-                if len(some) < SCANNED_PER_STEP:
-                    return found, 0
-            if query.contains and examined >= MOST_SEARCHED:
-                return found, before_id
-            yield False
 
     def states(self, handles: list[str]) -> Steps:
         """The states of jobs in the order of their handles, and how many jobs are in each state."""
@@ -279,7 +250,7 @@ class JobOperations:
         if query.function is not None and query == all_ready:
             function = self._engine.functions[query.function]
             return list(islice(self._engine.ready_jobs(function), query.limit)) if function.ready else []
-        found, _ = yield from self._unfinished(query)
+        found, _ = yield from self._unfinished.search(query)
         return [job for job in found if job.state not in FINAL_STATES]
 
     # --- for bulk actions ---
@@ -439,20 +410,3 @@ def refuse_both(selection: dict[str, Any]) -> None:
     chosen = chosen_by(selection)
     if chosen:
         raise ValueError(f"a handle names one job; {', '.join(chosen)} would select others")
-
-
-def matches(job: Job, query: JobQuery) -> bool:
-    """Whether an unfinished job matches; no unfinished job is dead."""
-    return (
-        (not query.before_id or job.id < query.before_id)
-        and (query.function is None or job.function.name == query.function)
-        and (not query.states or job.state in query.states)
-        and (query.unique is None or job.unique == query.unique)
-        and (query.name is None or job.name == query.name)
-        and (not query.since_us or job.created_us >= query.since_us)
-        and (not query.until_us or job.created_us < query.until_us)
-        and (query.key is None or job.key == query.key)
-        and (not query.error_contains or query.error_contains in (job.error or b""))
-        and not query.dead
-        and (not query.contains or contains_text(job, query.contains))
-    )

@@ -1,4 +1,4 @@
-"""`LiveRows`: functions and workers as rows of plain values, for those who watch them change.
+"""`LiveRows`: functions and workers as rows of plain values, for the live feed.
 
 The verbs `functions` and `workers` say more, and take ten times as long for it.
 """
@@ -23,7 +23,7 @@ ROWS_PER_STEP: Final = 100
 
 
 class LiveRows:
-    """The rows of one server."""
+    """Collects the rows of functions and workers for the live feed."""
 
     def __init__(self, context: OperationsContext) -> None:
         self._context = context

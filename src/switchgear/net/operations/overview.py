@@ -1,4 +1,4 @@
-"""The verb `overview`: the state of the server at a glance, and what is wrong with it."""
+"""The verb `overview`: counts, rates and alarms of the whole server."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import Final
 
 from switchgear.model import SECOND_US, Function, Worker
 from switchgear.model.job import JOB_BYTES
+from switchgear.net.loop_lag import LATE_SECONDS
 from switchgear.net.operations.context import OperationsContext
 from switchgear.net.operations.functions import function_portions, oldest_ready_us
 from switchgear.net.operations.values import plain
 from switchgear.net.operations.verb_steps import Steps
-from switchgear.net.tcp import Connection
+from switchgear.net.tcp_connection import Connection
 from switchgear.refusals import REFUSED_DRAINING
 from switchgear.units import short_bytes
 from switchgear.verbs.live_answers import AlarmAnswer, EndedCounts, OverviewAnswer, RateFigures
@@ -209,7 +210,7 @@ class OverviewOperations:
         return alarms
 
     def _server_alarms(self) -> list[AlarmAnswer]:
-        """What concerns the whole server."""
+        """The alarms that concern the whole server."""
         alarms: list[AlarmAnswer] = []
         hub, engine = self._context.hub, self._engine
         memory = engine.memory
@@ -219,6 +220,10 @@ class OverviewOperations:
         if not memory.has_room(JOB_BYTES):
             text = f"memory is full: {short_bytes(memory.held_bytes)} of {short_bytes(memory.limit_bytes)} are held"
             alarms.append(alarm("memory_full", text, level=CRITICAL))
+        lag_seconds = self._context.loop_lag_seconds()
+        if lag_seconds >= LATE_SECONDS:
+            text = f"the event loop was {round(lag_seconds * 1000)} ms late within the last half minute: peers wait"
+            alarms.append(alarm("loop_lag", text))
         if engine.refusal is not None and engine.refusal.reason == REFUSED_DRAINING:
             alarms.append(alarm("draining", "the server shuts down, and submissions are refused"))
         return alarms

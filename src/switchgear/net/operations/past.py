@@ -1,4 +1,4 @@
-"""The verb `at`: what is known about the state of the server at an earlier time."""
+"""The verbs `at` and `runs`: the state of the server at an earlier time, and what ran then, from the job log."""
 
 from __future__ import annotations
 
@@ -9,22 +9,23 @@ from switchgear.errors import StorageError
 from switchgear.joblog.runs import LoggedRun
 from switchgear.model import SECOND_US
 from switchgear.net.operations.context import OperationsContext
+from switchgear.net.operations.stream import COLUMNS
 from switchgear.net.operations.values import plain
 from switchgear.net.operations.verb_steps import ITEMS_PER_STEP, Steps
 from switchgear.net.series import FunctionHistory
 from switchgear.net.series_recorder import OTHER_FUNCTIONS, SeriesRecorder
 from switchgear.protocols.pending_read import awaited
-from switchgear.verbs.live_answers import PastAnswer, PastFunction, PastRun
+from switchgear.verbs.live_answers import PastAnswer, PastFunction, PastRun, RunsAnswer
 from switchgear.verbs.table import SERIES_METRICS
 
-__all__ = ["PastOperations"]
+__all__ = ["PastOperations", "RunRows"]
 
 MOST_RUNS: Final = 500  # in an answer
 MOST_ROWS: Final = 5_000  # of the job log that are looked at
 
 
 class PastOperations:
-    """The verb `at`."""
+    """The verbs `at` and `runs`."""
 
     def __init__(self, context: OperationsContext, recorder: SeriesRecorder) -> None:
         self._context = context
@@ -54,6 +55,33 @@ class PastOperations:
         }
         return answer
 
+    def runs(self, since: float, until: float, limit: int) -> Steps:
+        if until <= since:
+            raise ValueError("until: that is not after since")
+        recorder = self._context.recorder
+        rows = RunRows()
+        every = 1
+        if recorder is not None:
+            read = self._context.in_thread(partial(recorder.ran_between, since, until, limit))
+            found, every = yield from awaited(read)
+            for start in range(0, len(found), ITEMS_PER_STEP):
+                yield False
+                for run in found[start : start + ITEMS_PER_STEP]:
+                    rows.add(run)
+        answer: RunsAnswer = {
+            "since": since,
+            "until": until,
+            "stored": recorder is not None,
+            "every": every,
+            "functions": list(rows.functions),
+            "workers": [
+                {"name": name, "protocol": protocol, "address": address} for name, protocol, address in rows.workers
+            ],
+            "columns": list(COLUMNS),
+            "rows": rows.rows,
+        }
+        return answer
+
     def _running(self, t: float) -> Steps:
         """What ran at that time, whether that is all, and where it is known from."""
         recorder = self._context.recorder
@@ -65,6 +93,28 @@ class PastOperations:
             return [], False, "none"
         runs, is_complete = found
         return runs, is_complete, "joblog"
+
+
+class RunRows:
+    """The rows of an answer of `runs`, and the workers and functions that they name."""
+
+    def __init__(self) -> None:
+        self.rows: list[list[Any]] = []
+        self.functions: dict[str, int] = {}
+        self.workers: dict[tuple[str, str, str], int] = {}
+
+    def add(self, run: LoggedRun) -> None:
+        for start in run.starts[:-1]:
+            self._add(run, (start.worker, start.protocol, start.worker_host), start.started_at, None, "requeued")
+        outcome = "running" if run.ended_at is None else run.state
+        self._add(run, (run.worker, run.protocol, run.worker_host), run.started_at, run.ended_at, outcome)
+
+    def _add(
+        self, run: LoggedRun, worker: tuple[str, str, str], start: float | None, end: float | None, outcome: str
+    ) -> None:
+        worker_number = self.workers.setdefault(worker, len(self.workers))
+        function_number = self.functions.setdefault(run.function, len(self.functions))
+        self.rows.append([worker_number, function_number, run.handle, start, end, outcome])
 
 
 def figures(values: list[float]) -> dict[str, Any]:

@@ -118,7 +118,7 @@ def joined(values: list[float], *, is_counter: bool) -> float:
 
 
 def shown(value: float) -> float | None:
-    """A value as JSON has it."""
+    """A value for JSON: `None` if nothing was recorded."""
     if isnan(value):
         return None
     return int(value) if value.is_integer() else round(value, 3)

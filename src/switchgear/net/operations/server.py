@@ -1,19 +1,24 @@
-"""The verbs `server` and `workers`."""
+"""The verbs about the server itself: `server`, `open_dashboard`, `nodes` and `workers`."""
 
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from itertools import islice
 from typing import Final
 
+from switchgear.dashboard.address import NO_DASHBOARD, dashboard_url
+from switchgear.errors import ConfigError, Refused
 from switchgear.model import SECOND_US, Worker
 from switchgear.net.operations.connections import memory_figures
 from switchgear.net.operations.context import OperationsContext
 from switchgear.net.operations.values import plain
 from switchgear.net.operations.verb_steps import Steps, in_steps
+from switchgear.protocols.pending_read import awaited
+from switchgear.refusals import REFUSED_CONFLICT
 from switchgear.resources import shown_amounts
 from switchgear.tags import shown_tags
-from switchgear.verbs.answers import JobLogFigures, NodeAnswer, ServerAnswer, WorkerAnswer
+from switchgear.verbs.answers import DashboardAnswer, JobLogFigures, NodeAnswer, ServerAnswer, WorkerAnswer
 from switchgear.version import VERSION
 
 __all__ = ["ServerOperations"]
@@ -59,6 +64,17 @@ class ServerOperations:
             "waiting": recorder.waiting,
             "dropped": recorder.dropped,
         }
+
+    def open_dashboard(self, port: int) -> Steps:
+        context = self._context
+        with suppress(ConfigError):
+            answer: DashboardAnswer = {"url": dashboard_url(each["url"] for each in context.listeners())}
+            return answer
+        if context.open_dashboard is None:
+            raise Refused(REFUSED_CONFLICT, NO_DASHBOARD)
+        yield from awaited(context.open_dashboard(port))
+        answer = {"url": dashboard_url(each["url"] for each in context.listeners())}
+        return answer
 
     def nodes(self) -> list[NodeAnswer]:
         return self._context.nodes()

@@ -1,4 +1,4 @@
-"""The verb `storage`: how fast the store is, how far it is behind, and how large its files are."""
+"""The verb `storage`: durations of commits, pending changes, and file sizes of the store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verb `stream`: which worker ran which job from when to when."""
+"""The verb `stream`: recent attempts with their worker, start and end."""
 
 from __future__ import annotations
 
@@ -68,6 +68,7 @@ class StreamOperations:
             "columns": list(COLUMNS),
             "rows": rows,
             "running": shown,
+            "running_count": stream.running_count,
         }
 
     def _row(self, record: RunRecord, functions: dict[bytes, int]) -> list[Any]:

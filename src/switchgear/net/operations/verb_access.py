@@ -1,8 +1,8 @@
 """Checks whether a peer may use an operator verb, for which jobs and functions, and what of the answer it may see.
 
 The roles of a verb are in the table of verbs. An identity may be restricted to some functions. A verb then takes a
-function, a job or a schedule of these only, and lists show only what belongs to them. A verb that is none of that is
-refused to such an identity, unless it concerns the server alone.
+function, a job or a schedule of these only, and lists and sums show only what belongs to them. A verb that is none of
+that is refused to such an identity.
 """
 
 from __future__ import annotations
@@ -20,21 +20,22 @@ from switchgear.verbs.table import OperatorVerb
 
 __all__ = ["check_arguments", "shown_arguments", "visible_answer"]
 
-# These tell nothing about single functions.
-ABOUT_SERVER: Final = frozenset({"server", "explain_server", "connections"})
 # These may concern jobs of other functions than the one that is named.
 ACROSS_FUNCTIONS: Final = frozenset({"bulk", "graph"})
 # Arguments that may be long or secret.
 HIDDEN: Final = frozenset({"payload", "options"})
 LONGEST_SHOWN: Final = 400
 # These can be told only when the answer is there: `visible_answer` refuses or filters it.
-BY_ANSWER: Final = frozenset({"job", "explain", "jobs", "functions", "workers", "schedules"})
+BY_ANSWER: Final = frozenset(
+    {"job", "explain", "jobs", "functions", "workers", "schedules", "server", "explain_server"}
+)
+FUNCTIONS_PER_STEP: Final = 250
 
 
 def check_arguments(context: OperationsContext, session: Session, verb: OperatorVerb, values: dict[str, Any]) -> Steps:
     """Raise Refused if the peer may not use the verb with these arguments."""
     session.require(verb.name, verb.roles)
-    if not session.permissions.globs or verb.name in ABOUT_SERVER:
+    if not session.permissions.globs:
         return
     if verb.name in ACROSS_FUNCTIONS:
         refuse_all(session, verb.name)
@@ -85,10 +86,12 @@ def check_schedule(context: OperationsContext, session: Session, verb: str, name
         session.require(verb, EVERYBODY, schedule.function_name)
 
 
-def visible_answer(session: Session, verb: str, answer: Any) -> Any:
+def visible_answer(context: OperationsContext, session: Session, verb: str, answer: Any) -> Steps:
     """The part of an answer that the peer may see; raises Refused if that is none."""
     if not session.permissions.globs:
         return answer
+    if verb == "server":
+        return (yield from visible_server(context, session, answer))
     if verb in ("job", "explain"):
         session.require(verb, EVERYBODY, name_of(answer, "function"))
         return answer
@@ -121,9 +124,38 @@ def visible_workers(session: Session, workers: Any) -> Any:
         functions = [function for function in worker["functions"] if covers(bytes_of(function, "functions"))]
         if functions:
             is_all = len(functions) == worker["functions_count"]
-            running = worker["running"] if is_all else []
-            found.append({**worker, "functions": functions, "functions_count": len(functions), "running": running})
+            shown = {**worker, "functions": functions, "functions_count": len(functions)}
+            if not is_all:
+                shown |= {"running": [], "running_count": 0}
+            found.append(shown)
     return found
+
+
+def visible_server(context: OperationsContext, session: Session, server: Any) -> Steps:
+    """The state of the server with the jobs, functions and workers that the peer may use, and without counts of what
+    has happened to all."""
+    jobs = functions = 0
+    workers: set[int] = set()
+    for number, function in enumerate(list(context.engine.functions.values()), 1):
+        if number % FUNCTIONS_PER_STEP == 0:
+            yield False
+        if session.permissions.covers(function.name):
+            functions += 1
+            jobs += function.total
+            workers.update(worker.id for worker in function.workers)
+    return {**server, "jobs": jobs, "functions": functions, "workers": len(workers), "events": {}}
+
+
+def visible_explanation(session: Session, explanation: Any) -> Any:
+    """Why submissions are refused, without other identities' functions and connections."""
+    covers = session.permissions.covers
+    reasons = [
+        reason
+        for reason in explanation["reasons"]
+        if reason["word"] != "largest_connection"
+        and (reason["word"] != "largest_function" or covers(name_of(reason["data"], "function")))
+    ]
+    return {**explanation, "reasons": reasons}
 
 
 VISIBLE: Final[Mapping[str, Callable[[Session, Any], Any]]] = {
@@ -131,4 +163,5 @@ VISIBLE: Final[Mapping[str, Callable[[Session, Any], Any]]] = {
     "functions": visible_functions,
     "schedules": visible_schedules,
     "workers": visible_workers,
+    "explain_server": visible_explanation,
 }

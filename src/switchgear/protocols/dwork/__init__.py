@@ -1,0 +1,1 @@
+"""The dwork protocol: docs/protocols/dwork.md."""

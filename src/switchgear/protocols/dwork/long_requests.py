@@ -50,7 +50,7 @@ def parts_of(query: Query, reader: RequestReader) -> Iterator[list[Task]]:
 
 
 def some_of(steps: Iterator[None], count: int) -> Iterator[Step]:
-    """The steps, grouped by this number."""
+    """Yield once for each `count` steps."""
     for place, _ in enumerate(steps):
         if place % count == 0:
             yield False

@@ -1,4 +1,4 @@
-"""The declaration of dwork."""
+"""The declaration of the dwork protocol for the registry."""
 
 from __future__ import annotations
 

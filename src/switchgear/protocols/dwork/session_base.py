@@ -226,7 +226,7 @@ class DworkSessionBase(MessageSession):
                 self._remove(known)
 
     def _remove(self, known: KnownWorker) -> None:
-        """Forget a worker, with its location."""
+        """Remove a worker from the engine and from the known locations."""
         self.known_workers.remove(known)
         self.engine.memory.registration_bytes -= LOCATION_BYTES + len(known.name)
         self._stay(known)

@@ -1,0 +1,1 @@
+"""The Gearman protocol: docs/protocols/gearman.md."""

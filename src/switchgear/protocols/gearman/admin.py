@@ -141,6 +141,8 @@ def on_workers(session: GearmanSession, words: Words) -> Iterator[bytes]:
     for other in list(session.setup.sessions):
         functions = reversed(list(other.worker.timeouts_us)) if other.worker is not None else ()
         visible = [function.name for function in functions if session.may_see(function.name)]
+        if not visible and session.permissions.globs and other.permissions is not session.permissions:
+            continue  # a connection of somebody else, who does nothing for the functions that the peer may use
         names = b"".join([b" " + escaped_name(name) for name in visible])
         client_id = escaped_name(other.client_id)
         yield b"%d %b %b :%b\n" % (other.transport.descriptor, other.transport.host.encode(), client_id, names)

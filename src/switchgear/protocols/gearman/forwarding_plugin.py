@@ -6,9 +6,11 @@ from typing import Final
 
 from switchgear.protocol_registry import (
     FORWARDING_OPTIONS,
+    OUTGOING_TLS_OPTIONS,
     ListenerKind,
     ProtocolPage,
     ProtocolPlugin,
+    UrlOption,
 )
 
 __all__ = ["PLUGIN"]
@@ -21,7 +23,11 @@ PLUGIN: Final = ProtocolPlugin(
     factory="switchgear.forwarding.gearman_source:GearmanSourceFactory",
     summary="jobs of another Gearman server, such as one that is to be replaced",
     pages=(ProtocolPage("forwarding", "docs/howto/forwarding.md"),),
-    options=FORWARDING_OPTIONS,
+    options={
+        **FORWARDING_OPTIONS,
+        **OUTGOING_TLS_OPTIONS,
+        "token_file": UrlOption("", "a file with the token by which the other server knows this one"),
+    },
     can_submit=False,  # jobs come from clients of the other server, and are run by workers of this one
     can_work=False,
 )

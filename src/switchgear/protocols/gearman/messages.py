@@ -71,6 +71,11 @@ class Packet(IntEnum):
     JOB_PUSH_TRACED = 1014
     AUTHENTICATE = 1020
     AUTHENTICATED = 1021
+    GRAPH_BEGIN = 1030
+    GRAPH_IDS = 1031
+    GRAPH_PART = 1032
+    GRAPH_COMMIT = 1033
+    GRAPH_CREATED = 1034
 
 
 EXTENSIONS: Final = frozenset(packet for packet in Packet if packet >= Packet.SUBMIT_JOB_OPTIONS)
@@ -99,6 +104,8 @@ NOT_REQUESTS: Final = frozenset(
         Packet.JOB_PUSH_TRACED,
         Packet.REVOKE,
         Packet.AUTHENTICATED,
+        Packet.GRAPH_IDS,
+        Packet.GRAPH_CREATED,
     }
 )
 
@@ -142,6 +149,9 @@ ARGUMENTS: Final[dict[Packet, int]] = {
     Packet.WORKER_TAGS: 1,
     Packet.WORKER_RESOURCES: 1,
     Packet.AUTHENTICATE: 1,
+    Packet.GRAPH_BEGIN: 1,
+    Packet.GRAPH_PART: 2,
+    Packet.GRAPH_COMMIT: 1,
 }
 
 # The requests that carry a payload, a result or other data as their last argument, and how many precede it.
@@ -163,5 +173,6 @@ BEFORE_PAYLOAD: Final[dict[int, int]] = {
         Packet.WORK_WARNING,
         Packet.WORK_EXCEPTION,
         Packet.ECHO_REQ,
+        Packet.GRAPH_PART,
     )
 }

@@ -60,14 +60,18 @@ PACKET_ROLES: Final[dict[int, frozenset[Role]]] = {
     Packet.WORKER_TAGS: WORK,
     Packet.WORKER_RESOURCES: WORK,
     Packet.AUTHENTICATE: EVERYBODY,
+    Packet.GRAPH_BEGIN: SUBMIT,
+    Packet.GRAPH_PART: SUBMIT,
+    Packet.GRAPH_COMMIT: SUBMIT,
 }
 
+GRAPHS: Final = (Packet.GRAPH_BEGIN, Packet.GRAPH_PART, Packet.GRAPH_COMMIT)  # `graph_packets` checks their functions
 # Packets whose first argument is the name of a function; reports are about jobs of a worker's own functions.
 NAMES_FUNCTION: Final = frozenset(
     {
         int(kind)
         for kind, roles in PACKET_ROLES.items()
-        if roles is SUBMIT or kind in (Packet.CAN_DO, Packet.CAN_DO_TIMEOUT)
+        if (roles is SUBMIT and kind not in GRAPHS) or kind in (Packet.CAN_DO, Packet.CAN_DO_TIMEOUT)
     }
 )
 # Packets whose first argument is a handle.

@@ -14,6 +14,7 @@ from switchgear.model import HIGH, LOW, NORMAL, Delivery
 from switchgear.protocols.framing import Message
 from switchgear.protocols.gearman import (
     client_packets,
+    graph_packets,
     packet_access,
     submit_and_control,
     watch_and_credit,
@@ -146,6 +147,9 @@ ON_REQUEST: Final[dict[int, Callable[[GearmanSession, bytes], None]]] = {
     Packet.WORKER_TAGS: watch_and_credit.on_worker_tags,
     Packet.WORKER_RESOURCES: watch_and_credit.on_worker_resources,
     Packet.AUTHENTICATE: packet_access.on_authenticate,
+    Packet.GRAPH_BEGIN: graph_packets.on_graph_begin,
+    Packet.GRAPH_PART: graph_packets.on_graph_part,
+    Packet.GRAPH_COMMIT: graph_packets.on_graph_commit,
 }
 
 
@@ -179,4 +183,5 @@ ON_LONG_REQUEST: Final[dict[int, Callable[[GearmanSession, list[bytes]], None]]]
     Packet.WORK_WARNING: worker_packets.work_warning,
     Packet.WORK_EXCEPTION: worker_packets.work_exception,
     Packet.ECHO_REQ: client_packets.on_long_echo,
+    Packet.GRAPH_PART: graph_packets.take_part,
 }

@@ -46,6 +46,7 @@ from switchgear.verbs.table import OperatorVerb
 __all__ = [
     "GearmanSession",
     "GearmanSetup",
+    "OpenGraph",
     "first_argument",
     "refusal_code",
     "split",
@@ -89,6 +90,18 @@ class GearmanSetup:
     sessions: dict[Listed, None] = field(default_factory=dict)
 
 
+class OpenGraph:
+    """A graph that a client has begun, with the parts that have arrived."""
+
+    __slots__ = ("held_bytes", "ids", "parts", "refusal")
+
+    def __init__(self, ids: range) -> None:
+        self.ids = ids
+        self.parts: list[bytes] = []
+        self.held_bytes = 0  # of the parts, counted in the memory account
+        self.refusal = ""  # why the parts were dropped
+
+
 class GearmanSession(ByteSession):
     """The session of one connection: Gearman packets, with text commands in between."""
 
@@ -120,6 +133,8 @@ class GearmanSession(ByteSession):
         self.pushed_jobs = self.pushed_bytes = 0  # since the peer last had read all output
         self.held_credit = 0  # credit that the engine does not get until then
         self.lease_us = 0  # how long the worker counts as alive after each message; 0: as long as the connection
+        self.graphs: dict[int, OpenGraph] = {}  # by their first ids; not the one that is being submitted
+        self.is_gone = False  # the connection is closed
         setup.sessions[self] = None
 
     # --- called by the connection ---
@@ -183,6 +198,9 @@ class GearmanSession(ByteSession):
     def closed(self) -> None:
         self.abandon_read()
         self.setup.sessions.pop(self, None)
+        for first_id in list(self.graphs):
+            self.drop_graph(first_id)
+        self.is_gone = True
         self.engine.unsubscribe(self)  # first, so that its own foreground jobs are not requeued
         if self.worker is not None:
             self.engine.remove_worker(self.worker)
@@ -262,6 +280,20 @@ class GearmanSession(ByteSession):
     def may_see(self, function: bytes) -> bool:
         """Whether the peer may be told of this function and its jobs."""
         return not self.is_guarded or self.permissions.covers(function)
+
+    # --- graphs ---
+
+    def drop_graph(self, first_id: int) -> None:
+        """Forget a graph, if it is known."""
+        graph = self.graphs.pop(first_id, None)
+        if graph is not None:
+            self.drop_parts(graph)
+
+    def drop_parts(self, graph: OpenGraph) -> None:
+        """Forget what has arrived of a graph."""
+        self.engine.memory.draft_bytes -= graph.held_bytes
+        graph.held_bytes = 0
+        graph.parts = []
 
     # --- credit ---
 

@@ -1,0 +1,1 @@
+"""The GearMonkey protocol over RESP: docs/protocols/gearmonkey.md."""

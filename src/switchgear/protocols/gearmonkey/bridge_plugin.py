@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from switchgear.protocol_registry import ListenerKind, ProtocolPage, ProtocolPlugin, UrlOption
+from switchgear.protocol_registry import OUTGOING_TLS_OPTIONS, ListenerKind, ProtocolPage, ProtocolPlugin, UrlOption
 
 __all__ = ["PLUGIN"]
 
@@ -42,7 +42,6 @@ PLUGIN: Final = ProtocolPlugin(
         ),
         "user": UrlOption("", "the user name for the login"),
         "password_file": UrlOption("", "a file with the password"),
-        "tls": UrlOption("no", "`yes`: the connection is encrypted"),
-        "ca_file": UrlOption("", "trusted certificates for `tls=yes`; default: those of the system"),
+        **OUTGOING_TLS_OPTIONS,
     },
 )

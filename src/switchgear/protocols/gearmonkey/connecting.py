@@ -1,4 +1,4 @@
-"""Redis commands beside GearMonkey's own: handshake, client names, information about the server, transactions."""
+"""Handlers of general Redis commands: handshake, authentication, client names, INFO, transactions."""
 
 from __future__ import annotations
 
@@ -243,12 +243,12 @@ def on_info(session: GearMonkeySession, command: Command) -> None:
 
 
 def on_nothing(session: GearMonkeySession, command: Command) -> None:
-    """An empty list."""
+    """Handler of commands whose answer is an empty array."""
     session.send(array(()))
 
 
 def on_no_answers(session: GearMonkeySession, command: Command) -> None:
-    """An empty table: of settings, or of the documentation of commands."""
+    """Handler of commands whose answer is an empty map: CONFIG GET and COMMAND DOCS."""
     session.send(mapping(session.version, ()))
 
 

@@ -1,4 +1,4 @@
-"""Hash commands: a job is the hash `job:{FN}:{ID}`.
+"""Handlers of hash commands (HMSET, HGET, HGETALL): a job is the hash `job:{FN}:{ID}`.
 
 Clients write one before they push its id, workers report by writing to it, and both read it.  Behind it is the engine's
 job; until the push it is a draft.

@@ -1,4 +1,4 @@
-"""Commands for keys of any kind: INCR, DECR, GET, EXISTS, TTL, EXPIRE and DEL."""
+"""Handlers of commands for keys of any kind: INCR, DECR, GET, EXISTS, TTL, EXPIRE and DEL."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ LOCK_US: Final = 10 * SECOND_US
 
 
 class Ended:
-    """A job that has just ended."""
+    """The lock list of a job that has ended: it holds `OK` until it is popped or expires."""
 
     __slots__ = ("function", "is_taken", "until_us")
 

@@ -1,4 +1,4 @@
-"""List commands on queues and locks: push, pop, schedule.
+"""Handlers of list commands on queues and locks: LPUSH, RPOP, BRPOP, ZADD, and the script.
 
 A push is a submission to the engine, and a pop takes a job from it.
 """

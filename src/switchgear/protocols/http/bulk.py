@@ -1,4 +1,4 @@
-"""Bulk actions: cancel or retry all jobs that match a filter, as an object that is looked at while it goes on.
+"""Handlers of bulk actions: start, list, show and abort actions that cancel or retry all matching jobs.
 
 The verbs `bulk`, `bulk_actions` and `abort_bulk` do the work.  Here are their addresses, and
 the pointers of their errors.
@@ -51,7 +51,7 @@ def named_jobs(session: HttpSession, handles: list[str]) -> Iterator[int]:
 def selection(action: str, given: dict[str, Any]) -> dict[str, Any]:
     """The filter as arguments of the verb; without states, all jobs that the action can change."""
     if not given:
-        raise field_problem("pointer", "/filter", "it is empty; nobody means all jobs by saying nothing")
+        raise field_problem("pointer", "/filter", "it is empty; an action on all jobs needs at least one condition")
     possible = BULK_STATES[action]
     for place, state in enumerate(given.get("states", ())):
         if state.lower() not in possible:

@@ -1,20 +1,22 @@
-"""Handlers that serve the files of the dashboard.  They tell nothing about jobs, so every peer may have them."""
+"""Handlers that serve the files of the dashboard. The files contain no data of jobs, so they require no role."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Final
 
-from switchgear.dashboard.assets import Asset, load_assets
+from switchgear.dashboard.assets import Asset, are_loaded, load_assets, load_in_steps
 from switchgear.protocols.http.problems import HttpProblem
 from switchgear.protocols.http.routing import RouteCall
 from switchgear.protocols.http.session import HttpSession
+from switchgear.protocols.pending_read import Step
 
 __all__ = ["on_get_file", "on_get_file_in_folder", "on_get_page"]
 
 # The page runs only scripts of this server, talks only to it, and can be framed only by its own pages.
 SECURITY_HEADERS: Final = (
     b"Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
-    b"connect-src 'self'; frame-ancestors 'self'; base-uri 'none'; form-action 'none'\r\n"
+    b"connect-src 'self'; worker-src 'self'; frame-ancestors 'self'; base-uri 'none'; form-action 'none'\r\n"
     b"Referrer-Policy: same-origin\r\n"
 )
 # The page is asked for each time, and answered with 304 if it is the same.
@@ -25,17 +27,31 @@ FILE_CACHING: Final = b"public, max-age=31536000, immutable"
 
 def on_get_page(session: HttpSession, call: RouteCall) -> None:
     """GET /"""
-    send_asset(session, call, load_assets().page, PAGE_CACHING, SECURITY_HEADERS)
+    when_loaded(session, lambda: send_asset(session, call, load_assets().page, PAGE_CACHING, SECURITY_HEADERS))
 
 
 def on_get_file(session: HttpSession, call: RouteCall) -> None:
     """GET /static/{digest}/{file}"""
-    send_file(session, call, call.text("file"))
+    when_loaded(session, lambda: send_file(session, call, call.text("file")))
 
 
 def on_get_file_in_folder(session: HttpSession, call: RouteCall) -> None:
     """GET /static/{digest}/{folder}/{file}"""
-    send_file(session, call, f"{call.text('folder')}/{call.text('file')}")
+    when_loaded(session, lambda: send_file(session, call, f"{call.text('folder')}/{call.text('file')}"))
+
+
+def when_loaded(session: HttpSession, send: Callable[[], None]) -> None:
+    """Send something at once; or, as the answer to the first request, when the files were prepared."""
+    if are_loaded():
+        send()
+    else:
+        session.work_off(first_answer(send))
+
+
+def first_answer(send: Callable[[], None]) -> Iterator[Step]:
+    for _ in load_in_steps():
+        yield False
+    send()
 
 
 def send_file(session: HttpSession, call: RouteCall, name: str) -> None:

@@ -1,4 +1,4 @@
-"""What can be watched over `GET /v1/events`: each topic collects its state, and says what has changed since.
+"""Topics of `GET /v1/events`: each collects its state, and encodes snapshots and changes.
 
 A topic is collected once for all viewers, in steps (`Context.work_off`), and encoded once: a snapshot for those who are
 new, and a delta for the others.
@@ -43,7 +43,7 @@ def event(name: str, kind: str, at_us: int, data: bytes) -> bytes:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class FeedTopic:
-    """Something that can be watched."""
+    """A topic of the live feed: collects its state and encodes changes."""
 
     interval_us: int = TICK_US
 
@@ -66,11 +66,11 @@ class FeedTopic:
         raise NotImplementedError
 
     def encode(self) -> Reading[bytes]:
-        """The event with the whole state."""
+        """The event with a snapshot of the topic."""
         raise NotImplementedError
 
     def forget(self) -> None:
-        """Forget the state: nobody watches any more."""
+        """Drop the state, because no client watches the topic."""
         self.begun_tick = 0
         self.snapshot = None
 

@@ -1,4 +1,4 @@
-"""`BrowserGuard`: keeps requests out that a browser makes on behalf of somebody else's page.
+"""`BrowserGuard`: refuses requests that a browser sends for a page of another site (CSRF, DNS rebinding).
 
 A page of any site can make the browser of its reader send requests to the reader's own machine.  Two rules keep it from
 using the server: its name must be one that the server has (a page whose own name was made to point here, DNS

@@ -1,14 +1,15 @@
-"""Who makes a request: the bearer of a token, a browser with a cookie, or the peer of the connection.
+"""Authentication of requests: by a bearer token, a cookie, or the client certificate of the connection.
 
 A browser exchanges its token for a cookie (`POST /v1/session`), which scripts of a page cannot read, and which requests
-from other sites do not carry.
+from other sites do not carry. `switchgear dashboard` has the server make a login code for the browser that it opens
+(`POST /v1/session/codes`); the page sends it to `POST /v1/session` in place of a token.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from switchgear.access.browser_sessions import LIFETIME_SECONDS, BrowserSessions
+from switchgear.access.browser_sessions import CODE_SECONDS, LIFETIME_SECONDS, BrowserSessions
 from switchgear.access.permissions import Permissions
 from switchgear.model import SECOND_US
 from switchgear.protocols.http.messages import SAFE_METHODS, RequestHead
@@ -18,7 +19,14 @@ from switchgear.protocols.http.session import HttpSession
 from switchgear.protocols.session import Session
 from switchgear.verbs.access import Role
 
-__all__ = ["bearer_permissions", "check_request", "on_begin_session", "on_end_session", "on_get_session"]
+__all__ = [
+    "bearer_permissions",
+    "check_request",
+    "on_begin_session",
+    "on_end_session",
+    "on_get_session",
+    "on_make_login_code",
+]
 
 COOKIE: Final = b"switchgear_session"
 BEARER: Final = b"bearer "
@@ -29,9 +37,10 @@ BEARER: Final = b"bearer "
 
 def check_request(session: HttpSession, head: RequestHead, plan: RoutePlan) -> None:
     """Find out who makes a request, and whether they may; raises HttpProblem or Refused."""
-    session.identify(permissions_of(session, head))
     route = plan.route
     assert route is not None
+    found = code_permissions(session, head) if route.handler is on_begin_session else None
+    session.identify(found or permissions_of(session, head))
     if not session.is_guarded or route.is_public:
         return
     name = f"{route.method} {route.path}"
@@ -58,7 +67,7 @@ def permissions_of(session: HttpSession, head: RequestHead) -> Permissions:
         found = browsers(session).find(cookie, session.engine.now_us)
         if found is not None:
             if head.method not in SAFE_METHODS and not {b"sec-fetch-site", b"origin"} & head.headers.keys():
-                text = "a request with a cookie says where it comes from: Sec-Fetch-Site or Origin is missing"
+                text = "a request with a cookie needs the header Sec-Fetch-Site or Origin"
                 raise HttpProblem(403, "cross_site", text)
             return found
     return session.transport.permissions
@@ -76,6 +85,18 @@ def bearer_permissions(session: Session, head: RequestHead) -> Permissions | Non
         session.context.count_authentication_failed(session)
         headers = {"WWW-Authenticate": f'{AUTHENTICATE}, error="invalid_token"'}
         raise HttpProblem(401, "invalid_token", "no identity has this token", headers=headers)
+    return found
+
+
+def code_permissions(session: HttpSession, head: RequestHead) -> Permissions | None:
+    """The permissions of the bearer of a login code, which is used up; `None` if the request has none that is valid."""
+    header = head.headers.get(b"authorization", b"")
+    if header[: len(BEARER)].lower() != BEARER:
+        return None
+    found = browsers(session).use_code(header[len(BEARER) :].strip(), session.engine.now_us)
+    if found is not None:
+        session.identify(found)
+        session.context.audit(session, "use login code", found.name)
     return found
 
 
@@ -126,6 +147,23 @@ def on_begin_session(session: HttpSession, call: RouteCall) -> None:
     elif not session.transport.access.is_open:
         raise session.access_refusal("POST /v1/session needs a token: Authorization: Bearer TOKEN")
     session.respond_json(200, {**described(session), "expires_at": expires_at}, headers)
+
+
+def on_make_login_code(session: HttpSession, call: RouteCall) -> None:
+    """POST /v1/session/codes"""
+    # Not for a cookie: a page could otherwise keep its session for ever.
+    permissions = bearer_permissions(session, call.request.head) or session.transport.permissions
+    code: str | None = None
+    expires_at: float | None = None
+    if not permissions.is_anonymous:
+        now_us = session.engine.now_us
+        code = browsers(session).make_code(permissions, now_us)
+        expires_at = now_us / SECOND_US + CODE_SECONDS
+        session.context.audit(session, "make login code", permissions.name)
+    elif not session.transport.access.is_open:
+        raise session.access_refusal("POST /v1/session/codes needs a token: Authorization: Bearer TOKEN")
+    answer = {"identity": permissions.name, "code": code, "expires_at": expires_at}
+    session.respond_json(201, answer, b"Cache-Control: no-store\r\n")
 
 
 def on_end_session(session: HttpSession, call: RouteCall) -> None:

@@ -15,8 +15,9 @@ from switchgear.json_bytes import plain
 from switchgear.model import DONE, FINAL_STATES, SECOND_US, Job
 from switchgear.model.job import lost_payload_text
 from switchgear.numbers import whole_number
-from switchgear.protocols.http.messages import BYTES, EVENT_STREAM
+from switchgear.protocols.http.messages import EVENT_STREAM
 from switchgear.protocols.http.problems import HttpProblem, field_problem, validation_problem
+from switchgear.protocols.http.redaction import MARK
 from switchgear.protocols.http.routing import RouteCall
 from switchgear.protocols.http.schemas import change_decoder, given_fields
 from switchgear.protocols.http.session import HttpSession, no_such_job
@@ -151,7 +152,7 @@ def send_payload(session: HttpSession, job_id: int) -> Iterator[Step]:
         payload = (yield from session.context.read_payloads([job_id])).get(job_id)
     if payload is None:
         raise HttpProblem(404, "payload_lost", lost_payload_text(job_id))
-    session.respond(200, payload, BYTES, end_headers(session, job))
+    session.respond_contents(job.function.name, payload, end_headers(session, job))
 
 
 def on_get_result(session: HttpSession, call: RouteCall) -> None:
@@ -183,7 +184,7 @@ def send_result(session: HttpSession, job_id: int) -> Iterator[Step]:
 
 def tell_end(session: HttpSession, job: Job) -> None:
     if job.state is DONE:
-        session.respond(200, job.whole_result, BYTES, end_headers(session, job))
+        session.respond_contents(job.function.name, job.whole_result, end_headers(session, job))
     else:
         session.answer_problem(not_done_problem(session, job, 409))
 
@@ -192,7 +193,10 @@ class ResultWait(HttpWait):
     """A request for a result whose client waits for it."""
 
     def job_finished(self, session: HttpSession, job: Job) -> None:
-        tell_end(session, job)
+        try:
+            tell_end(session, job)
+        except HttpProblem as problem:
+            session.answer_problem(problem)
 
     def timed_out(self, session: HttpSession) -> None:
         assert self.job is not None
@@ -339,6 +343,13 @@ def event(kind: str, data: dict[str, Any]) -> bytes:
     return b"event: %b\ndata: %b\n\n" % (kind.encode(), msgspec.json.encode(data))
 
 
+def shown_data(session: HttpSession, job: Job, kind: str, data: bytes) -> Any:
+    """What a worker has sent, redacted: a part of a result need not be JSON even if the result is, so it is hidden
+    as a whole."""
+    redaction = session.redaction() if kind == "data" else None
+    return MARK if redaction is not None and redaction.concerns(job.function.name) else plain(data)
+
+
 class EventStream(HttpWait):
     """A client that is told of a job until its end."""
 
@@ -351,14 +362,14 @@ class EventStream(HttpWait):
             figures = {"numerator": job.numerator, "denominator": job.denominator, "message": plain(job.message)}
             session.send_piece(event(kind, figures))
         else:
-            session.send_piece(event(kind, {"data": plain(data)}))
+            session.send_piece(event(kind, {"data": shown_data(session, job, kind, data)}))
 
     def timed_out(self, session: HttpSession) -> None:
         session.send_piece(b": still here\n\n")
         session.context.soon(partial(self.set_timer, session))
 
     def set_timer(self, session: HttpSession) -> None:
-        """Let the next comment come."""
+        """Set the timer of the next comment."""
         if session.wait is not self:
             return
         try:

@@ -15,7 +15,7 @@ from switchgear.protocols.http.identity import check_request
 from switchgear.protocols.http.live_feed import LiveFeed
 from switchgear.protocols.http.openapi import openapi_document
 from switchgear.protocols.http.routes import DASHBOARD_ROUTES, ROUTES
-from switchgear.protocols.http.routing import Router
+from switchgear.protocols.http.routing import AnswerCounts, Router
 from switchgear.protocols.http.session import HttpSession, HttpSetup
 from switchgear.protocols.http.workers import HttpWorkers
 from switchgear.protocols.protocol_names import HTTP, MEMCACHED
@@ -31,7 +31,7 @@ class HttpState:
         self.workers = HttpWorkers(engine)
         self.browsers = BrowserSessions()
         self.feed = LiveFeed(engine)
-        self.request_counts: dict[tuple[str, int], int] = {}
+        self.request_counts: dict[str, AnswerCounts] = {}
         self._openapi = b""
 
     def openapi(self) -> bytes:
@@ -60,6 +60,7 @@ class HttpSessionFactory(TcpSessionFactory):
         setup.shared = self.state
         setup.idle_seconds = self.server.config.http.idle_seconds
         setup.head_seconds = self.server.config.http.head_seconds
+        setup.use_redaction(self.server.config.http.redact)
         setup.check_request = check_request
         setup.request_counts = self.state.request_counts
         self.setups.append(setup)
@@ -81,3 +82,4 @@ class HttpSessionFactory(TcpSessionFactory):
             setup.name_bytes = config.limits.name_bytes
             setup.idle_seconds = config.http.idle_seconds
             setup.head_seconds = config.http.head_seconds
+            setup.use_redaction(config.http.redact)

@@ -1,4 +1,4 @@
-"""`LiveFeed`: what the viewers of `GET /v1/events` are told, twice a second, computed and encoded once for all of them.
+"""`LiveFeed`: sends changes to the viewers of `GET /v1/events`, computed and encoded once for all of them.
 
 Ticks.  A timer of the engine starts a tick.  Each topic that is due is collected, in steps, and the events with what
 has changed are sent to its viewers; an `id` ends the tick.  A new viewer gets a snapshot first.  Nothing is computed
@@ -62,7 +62,7 @@ class FeedTick:
 
 
 class FeedViewer(HttpWait):
-    """A client that watches."""
+    """A client of `GET /v1/events`."""
 
     def __init__(self, feed: LiveFeed, session: HttpSession, topics: tuple[str, ...], seen: int) -> None:
         self.job = None
@@ -109,7 +109,7 @@ class LiveFeed(Peer):
     # --- viewers ---
 
     def join(self, session: HttpSession, topics: tuple[str, ...], seen: int) -> None:
-        """Let a session watch; raises Refused."""
+        """Add a session as a viewer of these topics; raises Refused."""
         self.engine.refuse_subscription()
         self._context = session.context
         if not self.tick:
@@ -131,7 +131,7 @@ class LiveFeed(Peer):
         self.run()
 
     def leave(self, viewer: FeedViewer) -> None:
-        """A viewer is gone."""
+        """Remove a viewer that has disconnected."""
         if viewer not in self.viewers:
             return
         del self.viewers[viewer]
@@ -247,7 +247,7 @@ class LiveFeed(Peer):
                 size -= self.ring.popleft().size
 
     def _encode(self) -> Reading[None]:
-        """Encode the snapshots that somebody needs."""
+        """Encode the snapshots that viewers need."""
         wanted: dict[str, None] = {}
         for viewer in self.viewers:
             if not viewer.is_behind and self._missed(viewer) is None:
@@ -331,7 +331,7 @@ class LiveFeed(Peer):
 
 
 def new_topic(name: str, prefix: bytes) -> FeedTopic:
-    """A topic by its name."""
+    """Create the topic with this name."""
     if name == "overview":
         return OverviewTopic()
     if name == "functions":

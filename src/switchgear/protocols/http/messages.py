@@ -1,4 +1,4 @@
-"""The words of HTTP that the server uses: statuses, types of content, and the head of a request."""
+"""The messages of HTTP: statuses, content types, and the head of a request."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ __all__ = [
     "REASONS",
     "SAFE_METHODS",
     "SINGLE_HEADERS",
+    "SUBMISSION_HEADERS",
     "HttpRequest",
     "RequestHead",
 ]
@@ -27,6 +28,9 @@ EVENT_STREAM: Final = b"text/event-stream"
 REASONS: Final[dict[int, bytes]] = {status.value: status.phrase.encode() for status in HTTPStatus}
 
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+
+# Headers that say something about the job that a request submits.
+SUBMISSION_HEADERS: Final = frozenset({b"prefer", b"idempotency-key", b"traceparent"})
 
 # Headers that decide what a request means; if one of these came twice, two readers could understand two requests.
 SINGLE_HEADERS: Final = frozenset(
@@ -51,7 +55,23 @@ class RequestHead:
         self.content_bytes = 0  # the length of the body, unless it is chunked
         self.is_chunked = False
         self.expects_continue = False
+        self.is_simple = False  # no header has an option of a job
+        self.alike: RequestHead | None = None  # an earlier one that differs in its target only
+        self.is_admitted = False  # by the rules for browsers, as all are that differ in their targets only
+        self.attempt = -1  # what its header Switchgear-Attempt says, once that was looked at
         self.plan: Any = None  # what a listener found out about it; see `routing.RoutePlan`
+
+    def with_target(self, target: bytes) -> RequestHead:
+        """A head that is the same but for its target."""
+        head = RequestHead(
+            self.method, target, self.headers, is_version_1_0=self.is_version_1_0, keeps_alive=self.keeps_alive
+        )
+        head.content_bytes = self.content_bytes
+        head.is_chunked = self.is_chunked
+        head.expects_continue = self.expects_continue
+        head.is_simple = self.is_simple
+        head.alike = self.alike or self
+        return head
 
 
 class HttpRequest:

@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document, made from the route table.  Not compiled: it is made once, when somebody asks for it."""
+"""The OpenAPI 3.1 document, generated from the route table at the first request. Not compiled, because it runs once."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -46,7 +46,7 @@ PROBLEM_ANSWER: Final[dict[str, Any]] = {
 
 
 def openapi_document(routes: Sequence[Route]) -> dict[str, Any]:
-    """The document."""
+    """The OpenAPI document, made from the table of routes."""
     kinds = [answer.json for route in routes for answer in route.answers if answer.json is not None]
     kinds += [route.body.json for route in routes if route.body is not None and route.body.json is not None]
     schemas, components = msgspec.json.schema_components(kinds, ref_template=REFERENCE)

@@ -10,9 +10,11 @@ import msgspec
 from switchgear.numbers import whole_number
 from switchgear.protocols.http.problems import HttpProblem, field_problem, validation_problem
 from switchgear.protocols.http.routing import RouteCall
-from switchgear.protocols.http.schemas import function_decoder, given_fields, schedule_decoder
+from switchgear.protocols.http.schemas import arguments_decoder, function_decoder, given_fields, schedule_decoder
 from switchgear.protocols.http.session import HttpSession
+from switchgear.protocols.http.submitting import function_name
 from switchgear.protocols.pending_read import Step
+from switchgear.verbs.table import VERBS
 
 __all__ = [
     "on_change_function",
@@ -25,7 +27,27 @@ __all__ = [
     "on_list_workers",
     "on_put_schedule",
     "on_run_schedule",
+    "on_use_verb",
 ]
+
+
+# --- any verb ---
+
+
+def on_use_verb(session: HttpSession, call: RouteCall) -> None:
+    """POST /v1/verbs/{verb}"""
+    name = call.text("verb")
+    verb = VERBS.get(name)
+    if verb is None or verb.is_text_only:
+        raise HttpProblem(404, "not_found", f"there is no verb {name[:100]}")
+    try:
+        arguments = arguments_decoder.decode(call.body.strip() or b"{}")
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise validation_problem(error) from None
+    function = arguments.get("function")
+    if isinstance(function, str):
+        function_name(session, function.encode(), "pointer", "/function")
+    session.work_off(session.use_verb(name, arguments))
 
 
 # --- the audit log ---

@@ -1,4 +1,4 @@
-"""The declaration of HTTP."""
+"""The declaration of HTTP for the registry of protocols."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PLUGIN: Final = ProtocolPlugin(
     default_port=4740,
     kind=ListenerKind.TCP,
     factory="switchgear.protocols.http.listener:HttpSessionFactory",
-    summary="curl, and programs in any language without a library",
+    summary="curl, programs in any language without a client library, and the Python library where only HTTP passes",
     pages=(ProtocolPage("HTTP", "docs/protocols/http.md"),),
     reconnects=True,
     options={

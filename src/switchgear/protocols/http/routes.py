@@ -13,6 +13,7 @@ from switchgear.protocols.http import (
     schemas,
     server_requests,
     submitting,
+    wait_requests,
     watch_requests,
 )
 from switchgear.protocols.http import job_requests as jobs
@@ -45,7 +46,7 @@ TAKE_WAIT: Final = QueryParameter(
 LEASE: Final = QueryParameter(
     "lease",
     Number(work.MOST_LEASE_SECONDS, 0.1),
-    "Others get the job if nothing is heard of the worker for so many seconds.",
+    "The server assigns the job to another worker after this many seconds without a report.",
     60.0,
 )
 PREFER: Final = {"Prefer": "`wait=30`: wait for the end of the job, at most so many seconds."}
@@ -55,6 +56,7 @@ IDEMPOTENCY_KEY: Final = {
 TRACE: Final = {"traceparent": "The trace that the job belongs to (W3C Trace Context); an invalid one is ignored."}
 ATTEMPT: Final = {"Switchgear-Attempt": "The attempt that came with the job."}
 JOB_HEADERS: Final = {"Switchgear-Job": "The handle of the job.", "Switchgear-State": "Its state."}
+CONTENT_HEADERS: Final = {**JOB_HEADERS, "Switchgear-Redacted": "`yes` if values of fields are hidden (`http.redact`)."}
 LOCATION: Final = {"Location": "Where the job is."}
 NO_CONTENT: Final = RouteAnswer(204, "Done.")
 
@@ -154,6 +156,15 @@ ROUTES: Final[tuple[Route, ...]] = (
     ),
     Route(
         "GET",
+        "/v1/nodes",
+        verb_roles("nodes"),
+        VERBS["nodes"].help,
+        server_requests.on_list_nodes,
+        (json(200, "The servers.", list[answers.NodeAnswer]),),
+        tag="server",
+    ),
+    Route(
+        "GET",
         "/v1/audit",
         verb_roles("audit"),
         VERBS["audit"].help,
@@ -170,7 +181,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         "GET",
         "/v1/session",
         ALL_ROLES,
-        "Tell who the caller is, and what the caller may do.",
+        "Return the identity of the caller, with its roles and functions.",
         identity.on_get_session,
         (json(200, "The identity.", schemas.SessionAnswer),),
         tag="server",
@@ -180,9 +191,19 @@ ROUTES: Final[tuple[Route, ...]] = (
         "POST",
         "/v1/session",
         ALL_ROLES,
-        "Exchange a token for a cookie, so that a page need not keep the token.",
+        "Exchange a token or a login code for a cookie, so that a page need not keep the token.",
         identity.on_begin_session,
         (json(200, "The identity; `Set-Cookie` has the cookie.", schemas.SessionBegun),),
+        tag="server",
+        is_scoped=True,
+    ),
+    Route(
+        "POST",
+        "/v1/session/codes",
+        ALL_ROLES,
+        "Make a login code, which a browser can exchange for a cookie once, within a minute.",
+        identity.on_make_login_code,
+        (json(201, "The code, to be sent to `POST /v1/session` in place of a token.", schemas.LoginCode),),
         tag="server",
         is_scoped=True,
     ),
@@ -220,7 +241,7 @@ ROUTES: Final[tuple[Route, ...]] = (
                 "overview",
             ),
         ),
-        headers={"Last-Event-ID": "The last id that was heard on an earlier connection."},
+        headers={"Last-Event-ID": "The last event id of an earlier connection."},
         tag="watch",
     ),
     Route(
@@ -270,6 +291,16 @@ ROUTES: Final[tuple[Route, ...]] = (
         watch_requests.on_get_past,
         (json(200, "What is known.", live_answers.PastAnswer),),
         query=(verb_parameter("at", "t"),),
+        tag="watch",
+    ),
+    Route(
+        "GET",
+        "/v1/runs",
+        verb_roles("runs"),
+        VERBS["runs"].help,
+        watch_requests.on_get_runs,
+        (json(200, "The attempts.", live_answers.RunsAnswer),),
+        query=tuple(verb_parameter("runs", argument.name) for argument in VERBS["runs"].arguments),
         tag="watch",
     ),
     Route(
@@ -381,6 +412,18 @@ ROUTES: Final[tuple[Route, ...]] = (
     ),
     # --- jobs ---
     Route(
+        "POST",
+        "/v1/jobs/wait",
+        verb_roles("job"),
+        "Wait until one of some jobs ends or makes progress.",
+        wait_requests.on_wait_for_jobs,
+        (json(200, "The jobs of which there is something to tell.", schemas.JobsNow),),
+        query=(QueryParameter("wait", Whole(0, submitting.MOST_WAIT_SECONDS), "At most so many seconds.", 0),),
+        body=BodyKind(JSON, schemas.AwaitedHandles),
+        tag="jobs",
+        is_scoped=True,
+    ),
+    Route(
         "GET",
         "/v1/jobs",
         verb_roles("jobs"),
@@ -414,7 +457,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         verb_roles("job"),
         "Get what a job carries, as bytes.",
         jobs.on_get_payload,
-        (RouteAnswer(200, "The payload.", media=BYTES, headers=JOB_HEADERS),),
+        (RouteAnswer(200, "The payload.", media=BYTES, headers=CONTENT_HEADERS),),
         tag="jobs",
     ),
     Route(
@@ -423,7 +466,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         verb_roles("job"),
         "Get the result of a job, as bytes; 409 if it has not ended, or not well.",
         jobs.on_get_result,
-        (RouteAnswer(200, "The result.", media=BYTES, headers=JOB_HEADERS),),
+        (RouteAnswer(200, "The result.", media=BYTES, headers=CONTENT_HEADERS),),
         query=(WAIT,),
         tag="jobs",
     ),
@@ -582,7 +625,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         "POST",
         "/v1/jobs/{handle}/progress",
         WORK,
-        "Report how far a job is; this renews the lease, and tells whether the job was cancelled.",
+        "Report the progress of a job; this renews the lease, and the answer shows whether the job was cancelled.",
         work.on_report_progress,
         (json(200, "Whether to go on.", schemas.ProgressAnswer),),
         body=BodyKind(JSON, schemas.ProgressReport, is_required=False),
@@ -617,7 +660,13 @@ ROUTES: Final[tuple[Route, ...]] = (
         "Take jobs as a registered worker; this renews its lease.",
         work.on_poll,
         (json(200, "The jobs.", schemas.PollAnswer),),
-        query=(QueryParameter("max", Whole(1, 1000), "At most so many jobs.", 1), TAKE_WAIT),
+        query=(
+            QueryParameter(
+                "max", Whole(0, 1000), "At most so many jobs; 0: only tell which of the worker's jobs to stop.", 1
+            ),
+            TAKE_WAIT,
+        ),
+        body=BodyKind(JSON, schemas.PollRequest, is_required=False),
         tag="work",
         is_scoped=True,
     ),
@@ -639,6 +688,18 @@ ROUTES: Final[tuple[Route, ...]] = (
         operators.on_list_workers,
         (json(200, "The workers of all protocols.", list[answers.WorkerAnswer]),),
         tag="work",
+        is_scoped=True,
+    ),
+    # --- operator verbs ---
+    Route(
+        "POST",
+        "/v1/verbs/{verb}",
+        ALL_ROLES,
+        "Use an operator verb by its name; the body has its arguments. Each verb needs its own roles.",
+        operators.on_use_verb,
+        (json(200, "The answer of the verb.", Any),),
+        body=BodyKind(JSON, dict[str, Any], is_required=False),
+        tag="operate",
         is_scoped=True,
     ),
     # --- functions and schedules ---

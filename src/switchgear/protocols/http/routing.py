@@ -1,4 +1,4 @@
-"""The route table's rows, and how a request finds its row.
+"""`Route` and `Router`: the rows of the route table, and how a request is matched to a row.
 
 `routes.ROUTES` has the rows.  Dispatch, roles and the OpenAPI document are made from them.
 """
@@ -20,7 +20,17 @@ from switchgear.verbs.kinds import ArgumentKind, Boolean, HandleList, Number, Wh
 if TYPE_CHECKING:
     from switchgear.protocols.http.session import HttpSession
 
-__all__ = ["BodyKind", "QueryParameter", "Route", "RouteAnswer", "RouteCall", "RoutePlan", "Router"]
+__all__ = [
+    "AnswerCounts",
+    "BodyKind",
+    "QueryParameter",
+    "Route",
+    "RouteAnswer",
+    "RouteCall",
+    "RouteEntry",
+    "RoutePlan",
+    "Router",
+]
 
 MOST_PARAMETERS: Final = 50
 TRUE_WORDS: Final = ("1", "true", "yes", "")
@@ -81,23 +91,58 @@ class Route:
         return self.path.split("/")[1:]
 
 
+class AnswerCounts:
+    """How many answers there were to requests of one route, by status."""
+
+    def __init__(self) -> None:
+        self._ok = self._created = self._no_content = 0  # the usual ones, which are cheaper to count so
+        self._others: dict[int, int] = {}
+
+    def add(self, status: int) -> None:
+        """Count an answer."""
+        if status == 201:
+            self._created += 1
+        elif status == 200:
+            self._ok += 1
+        elif status == 204:
+            self._no_content += 1
+        else:
+            self._others[status] = self._others.get(status, 0) + 1
+
+    def by_status(self) -> dict[int, int]:
+        """The counts that are not 0."""
+        usual = {200: self._ok, 201: self._created, 204: self._no_content}
+        return {**{status: count for status, count in usual.items() if count}, **self._others}
+
+
+class RouteEntry:
+    """A row in the router of a listener, with what all requests for it share; also one for requests without a row."""
+
+    def __init__(self, route: Route | None, place: int) -> None:
+        self.route = route
+        self.place = place  # in the table
+        self.name = "other" if route is None else f"{route.method} {route.path}"  # in metrics
+        self.defaults = {} if route is None else {parameter.name: parameter.default for parameter in route.query}
+        self.counts: AnswerCounts | None = None  # see `HttpSetup.counts_of`
+
+
 class RoutePlan:
     """What is known of a request by its head alone: its row and its parameters, or the problem with it."""
 
     def __init__(
         self,
-        route: Route | None,
+        entry: RouteEntry,
         path: Mapping[str, bytes],
-        query: Mapping[str, Any],
         given: Mapping[str, Any],
         problem: HttpProblem | None = None,
     ) -> None:
-        self.route = route
-        self.name = "other" if route is None else f"{route.method} {route.path}"  # in metrics
+        self.entry = entry
+        self.route = entry.route
         self.path = path
-        self.query = query  # all parameters
+        self.query = {**entry.defaults, **given} if given else entry.defaults  # all parameters
         self.given = given  # those of them that the request has
         self.problem = problem
+        self.is_simple = False  # neither the query nor a header has an option of a job
 
 
 class RouteCall:
@@ -127,14 +172,30 @@ class RouteCall:
         return self.plan.query[name]
 
 
+class PathNode:
+    """What can follow the first segments of a path: more segments, which are fixed or have names, or its end."""
+
+    def __init__(self) -> None:
+        self.fixed: dict[bytes, PathNode] = {}
+        self.named: dict[str, PathNode] = {}
+        self.entries: dict[str, RouteEntry] = {}  # by method
+
+
 class Router:
     """Finds the row for a request."""
 
     def __init__(self, routes: Sequence[Route], guard: BrowserGuard) -> None:
         self.guard = guard
-        self._by_length: dict[int, list[Route]] = {}
-        for route in routes:
-            self._by_length.setdefault(len(route.segments), []).append(route)
+        self._root = PathNode()
+        self._no_route = RouteEntry(None, len(routes))
+        for place, route in enumerate(routes):
+            node = self._root
+            for segment in route.segments:
+                if segment.startswith("{"):
+                    node = node.named.setdefault(segment[1:-1], PathNode())
+                else:
+                    node = node.fixed.setdefault(segment.encode(), PathNode())
+            node.entries.setdefault(route.method, RouteEntry(route, place))
 
     def plan(self, head: RequestHead) -> RoutePlan:
         """The plan for a request, which is the same for each with this head."""
@@ -143,32 +204,60 @@ class Router:
             try:
                 plan = self._made_plan(head)
             except HttpProblem as problem:
-                plan = RoutePlan(None, {}, {}, {}, problem.with_traceback(None))
+                plan = RoutePlan(self._no_route, {}, {}, problem.with_traceback(None))
             head.plan = plan
         return plan
 
     def _made_plan(self, head: RequestHead) -> RoutePlan:
+        self._check_browser(head)
+        target = head.target
+        if target[0] != 0x2F and target.lower().startswith((b"http://", b"https://")):  # 0x2F is the slash
+            target = b"/" + target.partition(b"://")[2].partition(b"/")[2]
+        path, query = target, b""
+        if 0x3F in target:  # the question mark
+            path, _, query = target.partition(b"?")
+        if head.method == "OPTIONS" and target == b"*":
+            raise HttpProblem(404, "not_found", "there is nothing to be said about all resources")
+        entry, found = self._find(head.method, path)
+        given = given_values(entry.route.query, query) if query and entry.route is not None else {}
+        plan = RoutePlan(entry, found, given)
+        plan.is_simple = not given and head.is_simple
+        return plan
+
+    def _check_browser(self, head: RequestHead) -> None:
+        """Raise HttpProblem if a browser makes the request on behalf of another's page; a head that differs only in its
+        target from one that was checked is not checked again."""
+        alike = head.alike
+        if alike is not None and alike.is_admitted:
+            return
         problem = self.guard.problem(head)
         if problem is not None:
             raise problem
-        target = head.target
-        if target.lower().startswith((b"http://", b"https://")):
-            target = b"/" + target.partition(b"://")[2].partition(b"/")[2]
-        path, _, query = target.partition(b"?")
-        if head.method == "OPTIONS" and target == b"*":
-            raise HttpProblem(404, "not_found", "there is nothing to be said about all resources")
-        route, found = self._find(head.method, path)
-        given = given_values(route.query, query)
-        values = {parameter.name: parameter.default for parameter in route.query}
-        return RoutePlan(route, found, {**values, **given}, given)
+        if alike is not None:
+            alike.is_admitted = True
 
-    def _find(self, method: str, path: bytes) -> tuple[Route, dict[str, bytes]]:
-        segments = path.split(b"/")[1:] if path.startswith(b"/") else []
-        fitting: dict[str, tuple[Route, dict[str, bytes]]] = {}
-        for route in self._by_length.get(len(segments), ()):
-            found = matched(route, segments)
-            if found is not None:
-                fitting.setdefault(route.method, (route, found))
+    def route_of(self, method: str, path: bytes) -> Route | None:
+        """The row for a method and a path; `None` if there is none."""
+        try:
+            return self._find(method, path)[0].route
+        except HttpProblem:
+            return None
+
+    def _find(self, method: str, path: bytes) -> tuple[RouteEntry, dict[str, bytes]]:
+        segments = path.split(b"/")
+        nothing: dict[str, bytes] = {}
+        ends = [] if segments[0] else path_ends(self._root, segments, 1, nothing)
+        if len(ends) == 1:
+            only, found = ends[0]
+            entry = only.entries.get(method)
+            if entry is not None:
+                return entry, found
+        fitting: dict[str, tuple[RouteEntry, dict[str, bytes]]] = {}
+        for node, found in ends:
+            for word, entry in node.entries.items():
+                before = fitting.get(word)
+                if before is None or entry.place < before[0].place:
+                    fitting[word] = (entry, found)
         if not fitting:
             shown = path[:200].decode("ascii", "replace")
             raise HttpProblem(404, "not_found", f"there is nothing at {shown}; GET /openapi.json lists what there is")
@@ -180,18 +269,26 @@ class Router:
         return chosen
 
 
-def matched(route: Route, segments: list[bytes]) -> dict[str, bytes] | None:
-    """What the path has in the places of the names; None if it is another path."""
-    found: dict[str, bytes] = {}
-    for wanted, given in zip(route.segments, segments, strict=True):
-        if wanted.startswith("{"):
-            value = unquote_to_bytes(given)
-            if not value:
-                return None
-            found[wanted[1:-1]] = value
-        elif wanted.encode() != given:
-            return None
-    return found
+def path_ends(
+    node: PathNode, segments: list[bytes], index: int, found: dict[str, bytes]
+) -> list[tuple[PathNode, dict[str, bytes]]]:
+    """Where a path ends that goes on from a node with the segment of this index: once for each way to understand it,
+    with what is in the places of the names."""
+    while index < len(segments):
+        segment = segments[index]
+        index += 1
+        fixed = node.fixed.get(segment)
+        if node.named:
+            value = segment if 0x25 not in segment else unquote_to_bytes(segment)  # 0x25 is the percent sign
+            if value:
+                ends = [] if fixed is None else path_ends(fixed, segments, index, dict(found))
+                for name, child in node.named.items():
+                    ends += path_ends(child, segments, index, {**found, name: value})
+                return ends
+        if fixed is None:
+            return []
+        node = fixed
+    return [(node, found)]
 
 
 def given_values(parameters: Sequence[QueryParameter], query: bytes) -> dict[str, Any]:

@@ -49,7 +49,7 @@ __all__ = [
     "WorkerRegistration",
     "bulk_decoder",
     "change_decoder",
-    "decoded_submission",
+    "decode_plain_submission",
     "fail_decoder",
     "function_decoder",
     "given_fields",
@@ -131,19 +131,9 @@ PlainSubmission: Final = msgspec.defstruct(
     ],
     kw_only=True,
     forbid_unknown_fields=True,
+    gc=False,
 )
-plain_submission_decoder: Final = msgspec.json.Decoder(PlainSubmission)
-MOST_PLAIN_BYTES: Final = 4096  # a longer text is not read twice
-
-
-def decoded_submission(text: bytes) -> Any:
-    """A submission as a struct, of which fields may be unset; raises msgspec.DecodeError."""
-    if len(text) <= MOST_PLAIN_BYTES:
-        try:
-            return plain_submission_decoder.decode(text)
-        except msgspec.ValidationError:
-            pass  # it has options, or is wrong; the other decoder knows what there is to be said
-    return job_submission_decoder.decode(text)
+decode_plain_submission: Final = msgspec.json.Decoder(PlainSubmission).decode
 
 
 def given_fields(struct: Any) -> dict[str, Any]:
@@ -153,6 +143,8 @@ def given_fields(struct: Any) -> dict[str, Any]:
 
 def given_options(submission: Any) -> dict[str, Any]:
     """The job options of a submission that were given."""
+    if type(submission) is PlainSubmission:
+        return {}
     given = given_fields(submission)
     for name in PlainSubmission.__struct_fields__:
         given.pop(name, None)
@@ -230,6 +222,7 @@ class FailReport(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     error: str | EncodedBytes = ""
     retry_in: Annotated[float, Meta(ge=0, le=LATEST_SECONDS)] | None = None
+    attempts_limit: Annotated[int, Meta(ge=0, le=1_000_000)] | UnsetType = UNSET
 
 
 class ProgressReport(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -254,6 +247,7 @@ class WorkerRegistration(msgspec.Struct, forbid_unknown_fields=True, kw_only=Tru
     name: Annotated[str, Meta(max_length=512)] = ""
     tags: list[str] = []
     resources: dict[str, float] = {}
+    timeouts: dict[str, Annotated[float, Meta(ge=0, le=LATEST_SECONDS)]] = {}  # by function, for jobs that have none
     lease: Annotated[float, Meta(ge=0.1, le=604_800)] = 60.0
 
 
@@ -272,12 +266,76 @@ class PolledJob(TypedDict):
     attempt: int
     payload: PlainBytes
     trace: str  # the traceparent of its submitter's span, or nothing
+    unique: PlainBytes
+    attempts: int  # how often it was started, this attempt included and those left out that do not count
+    losses: int  # how many of these were lost with their workers
+    attempts_limit: int  # of the job itself; 0: the worker decides
+    timeout: float  # how many seconds the attempt may take; 0: any number
+
+
+class HeldAttempt(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """A job that a worker has, and the attempt that came with it."""
+
+    handle: str
+    attempt: int
+
+
+class PollRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """All jobs that a worker has.  Others that it was given did not reach it, and go back to their queues."""
+
+    held: Annotated[list[HeldAttempt], Meta(max_length=100_000)] | UnsetType = UNSET
+
+
+class RevokedJob(TypedDict):
+    """A job that a worker has and that is to be stopped; `reason` is one word, such as cancelled or timed_out."""
+
+    handle: str
+    attempt: int
+    reason: str
 
 
 class PollAnswer(TypedDict):
-    """Jobs for a worker; none if there were none in time."""
+    """Jobs for a worker, none if there were none in time; and those of its jobs that it need not go on with."""
 
     jobs: list[PolledJob]
+    revoked: list[RevokedJob]
+
+
+# --- waiting for many jobs ---
+
+MOST_AWAITED: Final = 1_000
+
+
+class AwaitedHandle(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """A job, and what its client has seen of it: numerator, denominator and message of its progress."""
+
+    handle: str
+    seen: tuple[int, int, str] | UnsetType = UNSET
+
+
+class AwaitedHandles(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """Jobs whose end or progress is waited for.  Of one without `seen`, the state is told at once."""
+
+    jobs: Annotated[list[AwaitedHandle], Meta(min_length=1, max_length=MOST_AWAITED)]
+
+
+class JobNow(TypedDict):
+    """A job that has ended, or whose progress is not what its client has seen; `unknown` is a state too."""
+
+    handle: str
+    state: str
+    cause: str  # why it is in its final state; otherwise empty
+    error: PlainBytes | None
+    result: PlainBytes | None  # of a job that is done
+    numerator: int
+    denominator: int
+    message: PlainBytes
+
+
+class JobsNow(TypedDict):
+    """Those of the awaited jobs of which there is something to tell; none if there was nothing in time."""
+
+    jobs: list[JobNow]
 
 
 # --- operators ---
@@ -344,6 +402,9 @@ class BulkAction(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 fail_decoder: Final = msgspec.json.Decoder(FailReport)
 progress_decoder: Final = msgspec.json.Decoder(ProgressReport)
+poll_decoder: Final = msgspec.json.Decoder(PollRequest)
+awaited_decoder: Final = msgspec.json.Decoder(AwaitedHandles)
+arguments_decoder: Final = msgspec.json.Decoder(dict[str, Any])
 registration_decoder: Final = msgspec.json.Decoder(WorkerRegistration)
 function_decoder: Final = msgspec.json.Decoder(FunctionChange)
 change_decoder: Final = msgspec.json.Decoder(JobChange)
@@ -355,10 +416,12 @@ schedule_decoder: Final = msgspec.json.Decoder(ScheduleDefinition)
 
 
 class ReadyAnswer(TypedDict):
-    """Whether the server takes and hands out jobs."""
+    """Whether the server takes and hands out jobs; and the longest delay of its event loop within the last half
+    minute."""
 
     ready: bool
     reason: str
+    loop_lag_seconds: float
 
 
 class HttpAuditPage(TypedDict):
@@ -386,8 +449,16 @@ class SessionBegun(SessionAnswer):
     expires_at: float | None
 
 
+class LoginCode(TypedDict):
+    """A login code, and when it ends; null if there is none, because no identity is needed here."""
+
+    identity: str
+    code: str | None
+    expires_at: float | None
+
+
 class LiveAnswer(TypedDict):
-    """The server answers."""
+    """The answer of `/livez`."""
 
     live: bool
 
@@ -398,6 +469,7 @@ class JobDetails(JobSummary):
     payload: NotRequired[PlainBytes]
     payload_bytes: int | None  # null if only the store has the payload, and it is not asked for
     result: NotRequired[PlainBytes]
+    redacted: NotRequired[bool]  # the setting http.redact hides something of them
     warnings: PlainBytes
     log: list[StateChange]
     attempt_history: list[AttemptAnswer]

@@ -1,4 +1,4 @@
-"""Handlers of requests about the server: whether it is well, what it is, and the description of this interface."""
+"""Handlers of requests about the server: health checks, metrics, its state, and the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from switchgear.protocols.http.routing import RouteCall
 from switchgear.protocols.http.session import HttpSession
 from switchgear.protocols.pending_read import Step
 
-__all__ = ["on_get_metrics", "on_get_openapi", "on_get_server", "on_livez", "on_readyz"]
+__all__ = ["on_get_metrics", "on_get_openapi", "on_get_server", "on_list_nodes", "on_livez", "on_readyz"]
 
 
 PROMETHEUS_TEXT: Final = b"text/plain; version=0.0.4; charset=utf-8"
@@ -26,12 +26,14 @@ def on_livez(session: HttpSession, call: RouteCall) -> None:
 def on_readyz(session: HttpSession, call: RouteCall) -> None:
     """GET /readyz"""
     engine = session.engine
+    reason = ""
     if engine.refusal is not None:
-        session.respond_json(503, {"ready": False, "reason": engine.refusal.reason})
+        reason = engine.refusal.reason
     elif not engine.handing_out:
-        session.respond_json(503, {"ready": False, "reason": "draining"})
-    else:
-        session.respond_json(200, {"ready": True, "reason": ""})
+        reason = "draining"
+    lag_seconds = round(session.context.loop_lag_seconds(), 6)
+    answer = {"ready": not reason, "reason": reason, "loop_lag_seconds": lag_seconds}
+    session.respond_json(503 if reason else 200, answer)
 
 
 def on_get_openapi(session: HttpSession, call: RouteCall) -> None:
@@ -51,7 +53,8 @@ def send_metrics(session: HttpSession, is_open: bool) -> Iterator[Step]:
     if not session.has_no_body:
         pieces: list[bytes] = []
         size = 0
-        for piece in session.context.metrics(is_open, session.setup.request_counts):
+        requests = {route: counts.by_status() for route, counts in session.setup.request_counts.items()}
+        for piece in session.context.metrics(is_open, requests):
             if piece:
                 pieces.append(piece)
                 size += len(piece)
@@ -87,3 +90,8 @@ def prefers_openmetrics(accept: bytes) -> bool:
 def on_get_server(session: HttpSession, call: RouteCall) -> None:
     """GET /v1/server"""
     session.work_off(session.use_verb("server", {}))
+
+
+def on_list_nodes(session: HttpSession, call: RouteCall) -> None:
+    """GET /v1/nodes"""
+    session.work_off(session.use_verb("nodes", {}))

@@ -1,4 +1,4 @@
-"""`HttpSession`: one HTTP connection; requests to engine calls and operator verbs, events to answers.
+"""`HttpSession`: one HTTP connection; translates requests into engine calls and verbs, and events into responses.
 
 Requests of a connection are answered in their order.  One that waits (for a job, or for a job's end) holds up those
 behind it, which are kept in `requests`.  An answer that tells of a durable change waits for its commit like the answers
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from email.utils import formatdate
 from typing import Any, Final
 from urllib.parse import quote
@@ -29,13 +29,15 @@ from switchgear.protocols.http.codec import (
     answer_head,
     chunk,
 )
-from switchgear.protocols.http.messages import JSON, PROBLEM, HttpRequest, RequestHead
-from switchgear.protocols.http.problems import HttpProblem, problem_body, refusal_problem, refused_line
-from switchgear.protocols.http.routing import RouteCall, RoutePlan, Router
+from switchgear.protocols.http.messages import BYTES, JSON, PROBLEM, HttpRequest, RequestHead
+from switchgear.protocols.http.problems import HttpProblem, field_problem, problem_body, refusal_problem, refused_line
+from switchgear.protocols.http.redaction import Redaction
+from switchgear.protocols.http.routing import AnswerCounts, RouteCall, RoutePlan, Router
 from switchgear.protocols.http.waiting import HttpWait
 from switchgear.protocols.pending_read import Step
 from switchgear.protocols.session import ByteSession
 from switchgear.protocols.transport import PeerTransport
+from switchgear.verbs.access import Role
 from switchgear.verbs.table import VERBS, Keeps
 
 __all__ = ["HttpSession", "HttpSetup"]
@@ -48,6 +50,13 @@ MOST_BEHIND: Final = 1_000
 REQUEST_BYTES: Final = 500
 KEEP_ALIVE_LINE: Final = b"Connection: keep-alive\r\n"  # which clients of version 1.0 do not take for granted
 CLOSE_LINE: Final = b"\r\nConnection: close\r\n"
+REDACTED_LINE: Final = b"Switchgear-Redacted: yes\r\n"  # some fields of the body are
+CREATED_ID: Final = b'","id":'
+CREATED_END: Final = b',"joined":false}'
+JOINED_END: Final = b',"joined":true}'
+LENGTHS_OF_STATUS: Final = 1_000_000  # more than the bytes of an answer to a submission
+# Arguments of verbs that have other names as parameters of a query.
+PARAMETERS: Final = {"states": "state", "contains": "q", "before_id": "cursor"}
 # How the answer to a line of a batch begins, in a chunk or without.
 LINE_OF_BATCH: Final = re.compile(rb'\{"line":([0-9]+)')
 LONGEST_LINE_START: Final = 40
@@ -63,17 +72,29 @@ class HttpSetup:
         # The prefix of handles as texts, in a header and in JSON.
         self.handle_text = handle_prefix.decode(errors="replace")
         self.location_start = b"Location: /v1/jobs/" + quote(self.handle_text, safe=":").encode()
+        self.job_line_start = b"Switchgear-Job: " + self.handle_text.encode("ascii", "replace")
         self.handle_json = msgspec.json.encode(self.handle_text)[1:-1]
         self.packet_bytes = packet_bytes
         self.name_bytes = name_bytes
         self.idle_seconds = 0.0  # see `HttpConfig`
         self.head_seconds = 0.0
         self.check_request: Callable[[HttpSession, RequestHead, RoutePlan], None] | None = None  # see `http.identity`
+        self.redaction: Redaction | None = None  # see `use_redaction`
         self.streams = 0  # how many sessions watch; see `http.live_feed`
-        self.request_counts: dict[tuple[str, int], int] = {}  # answers by route and status
+        self.request_counts: dict[str, AnswerCounts] = {}  # by route
         self.shared: Any = None  # what all listeners share: workers and bulk actions; see `http.listener_state`
         self._date = b""
         self._date_seconds = -1
+        # What begins and separates the parts of an answer to a submission; see `HttpSession.tell_created`.
+        self.created_body = b'\r\n\r\n{"handle":"' + self.handle_json
+        self._created_start = b""
+        self._created_key = -1  # what that one depends on, besides the date
+        self._no_content = b""
+        self._until_us = 0  # when the date is another one
+
+    def use_redaction(self, rules: Sequence[str]) -> None:
+        """Hide payloads and results by these rules from now on (`http.redact`)."""
+        self.redaction = Redaction(rules) if rules else None
 
     def awaited_of(self, decoder: RequestDecoder) -> tuple[int, float]:
         """What is awaited of a peer whose requests are all answered; see `ByteSession.awaited_input`."""
@@ -91,9 +112,46 @@ class HttpSetup:
             self._date = b"Date: %b\r\n" % formatdate(seconds, usegmt=True).encode()
         return self._date
 
+    def created_json(self, number: bytes, *, is_joined: bool) -> bytes:
+        """`schemas.JobCreated` of a job with this number."""
+        end = JOINED_END if is_joined else CREATED_END
+        return b"".join([b'{"handle":"', self.handle_json, number, CREATED_ID, number, end])
+
+    def created_start(self, now_us: int, status: int, body_bytes: int) -> bytes:
+        """An answer to a submission up to the number of the job in its header Location."""
+        key = status * LENGTHS_OF_STATUS + body_bytes
+        if key != self._created_key or not self._is_same_second(now_us):
+            head = answer_head(status, JSON, body_bytes, self.location_start, self.date(now_us), keeps_alive=True)
+            self._created_start = head[:-2]
+            self._created_key = key
+        return self._created_start
+
+    def no_content(self, now_us: int) -> bytes:
+        """The answer that a request was carried out, and nothing more."""
+        if not self._no_content or not self._is_same_second(now_us):
+            self._no_content = answer_head(204, b"", 0, b"", self.date(now_us), keeps_alive=True)
+        return self._no_content
+
+    def _is_same_second(self, now_us: int) -> bool:
+        """Whether what was written with a date is still right; otherwise it is forgotten."""
+        if self._until_us - SECOND_US <= now_us < self._until_us:
+            return True
+        self._until_us = now_us - now_us % SECOND_US + SECOND_US
+        self._created_key = -1
+        self._no_content = b""
+        return False
+
+    def counts_of(self, plan: RoutePlan) -> AnswerCounts:
+        """Counts of the answers to all requests of a plan's route."""
+        entry = plan.entry
+        counts = entry.counts
+        if counts is None:
+            entry.counts = counts = self.request_counts.setdefault(entry.name, AnswerCounts())
+        return counts
+
 
 class HttpSession(ByteSession):
-    """A conversation in HTTP/1.1."""
+    """The session of one HTTP/1.1 connection."""
 
     protocol = "http"
     collects_data = True  # an answer has the whole result
@@ -110,6 +168,7 @@ class HttpSession(ByteSession):
         self.wait: HttpWait | None = None  # what it waits for
         self.is_chunked = False  # the body that is being sent in pieces
         self.has_no_body = False  # its request was HEAD
+        self.is_open = transport.access.is_open  # everybody may do everything
         self.ended = False  # the peer will send no more
         self.on_unsent: Callable[[], None] | None = None  # if the peer leaves before its answer is sent
         self._next_steps: Callable[[], Iterator[Step]] | None = None  # see `continue_with`
@@ -157,7 +216,7 @@ class HttpSession(ByteSession):
         head = request.head
         plan: RoutePlan = head.plan if head.plan is not None else self.setup.router.plan(head)
         problem = plan.problem
-        if problem is None and not self.transport.access.is_open:
+        if problem is None and not self.is_open:
             problem = self._access_problem(head, plan)
         if request.is_announced and problem is None:
             self.send(CONTINUE)
@@ -296,6 +355,35 @@ class HttpSession(ByteSession):
             self.send(head + body)
         self.end_call(keeps_alive=keeps_alive)
 
+    def respond_no_content(self) -> None:
+        """Answer that the present request was carried out."""
+        call = self.call
+        head = None if call is None else call.request.head
+        if head is None or not head.keeps_alive or head.is_version_1_0 or self.closing or self.ended:
+            self.respond(204)
+            return
+        self._count(204)
+        self.send(self.setup.no_content(self.engine.now_us))
+        self.end_call(keeps_alive=True)
+
+    def tell_created(self, status: int, job_id: int, *, is_joined: bool) -> None:
+        """Answer with `schemas.JobCreated` in one piece: every submission passes here."""
+        call = self.call
+        assert call is not None
+        head = call.request.head
+        number = str(job_id).encode()
+        end = JOINED_END if is_joined else CREATED_END
+        if not head.keeps_alive or head.is_version_1_0 or self.closing or self.ended:
+            body = self.setup.created_json(number, is_joined=is_joined)
+            self.respond(status, body, headers=self.location(job_id))
+            return
+        setup = self.setup
+        self._count(status)
+        body_bytes = len(setup.created_body) - 4 + 2 * len(number) + len(CREATED_ID) + len(end)
+        start = setup.created_start(self.engine.now_us, status, body_bytes)
+        self.send(b"".join([start, number, setup.created_body, number, CREATED_ID, number, end]))
+        self.end_call(keeps_alive=True)
+
     def begin_stream(self, status: int, content_type: bytes) -> None:
         """Begin an answer whose body comes in pieces (`send_piece`) until `end_stream`."""
         assert self.call is not None
@@ -314,7 +402,7 @@ class HttpSession(ByteSession):
             self.send(chunk(data) if self.is_chunked else data)
 
     def end_stream(self) -> None:
-        """The body is complete."""
+        """End a response that was sent in pieces."""
         if self.is_chunked and not self.has_no_body:
             self.send(LAST_CHUNK)
         call = self.call
@@ -322,9 +410,10 @@ class HttpSession(ByteSession):
 
     def _count(self, status: int) -> None:
         """Count an answer to the present request."""
-        counts = self.setup.request_counts
-        key = ("other" if self.call is None else self.call.plan.name, status)
-        counts[key] = counts.get(key, 0) + 1
+        if self.call is None:
+            self.setup.request_counts.setdefault("other", AnswerCounts()).add(status)
+        else:
+            self.setup.counts_of(self.call.plan).add(status)
 
     def end_call(self, *, keeps_alive: bool) -> None:
         """The present request is answered; the next one can be handled."""
@@ -405,9 +494,9 @@ class HttpSession(ByteSession):
         """The handle of a job."""
         return f"{self.setup.handle_text}{job_id}"
 
-    def location(self, job: Job) -> bytes:
+    def location(self, job_id: int) -> bytes:
         """The header that says where a job is."""
-        return b"".join([self.setup.location_start, str(job.id).encode(), b"\r\n"])
+        return b"".join([self.setup.location_start, str(job_id).encode(), b"\r\n"])
 
     def job_id(self, handle: bytes) -> int:
         """The number of the job with this handle, or whose number this is; raises HttpProblem."""
@@ -428,18 +517,56 @@ class HttpSession(ByteSession):
         answer = yield from self.verb_answer(verb, arguments)
         self.respond_json(200, answer)
 
-    def verb_answer(self, verb: str, arguments: dict[str, Any]) -> Any:
-        """The answer of an operator verb, in steps; raises HttpProblem or Refused."""
+    def verb_answer(self, verb: str, arguments: dict[str, Any], *, keeps_result: bool = False) -> Any:
+        """The answer of an operator verb, in steps, redacted; raises HttpProblem or Refused.
+
+        With `keeps_result`, whoever asks is to get the result of the job as it is.
+        """
         answers: list[Any] = []
+        redaction = self.redaction()
+        if redaction is not None and arguments.get("contains"):
+            refuse_search(redaction, arguments)
         try:
             yield from self.context.operate_in_steps(verb, arguments, answers)
         except LookupError as error:
             raise HttpProblem(404, "not_found", str(error.args[0])) from None
         except (TypeError, ValueError) as error:
-            raise verb_problem(verb, arguments, str(error)) from None
+            plan = self.call.plan if self.call is not None else None
+            raise verb_problem(plan, arguments, str(error).removeprefix(f"{verb}: ")) from None
         if VERBS[verb].keeps is Keeps.EARLIER:
             self.await_commit()
+        if redaction is not None:
+            return (yield from redaction.shown_answer(answers[0], keeps_result=keeps_result))
         return answers[0]
+
+    # --- redaction ---
+
+    def redaction(self, exempt: Role = Role.ADMIN) -> Redaction | None:
+        """What is hidden from whoever makes the present request; `None` if nothing is.
+
+        Nothing is hidden from identities with the role `exempt`.  Peers that have not identified themselves are no
+        administrators, whatever they may do.
+        """
+        redaction = self.setup.redaction
+        if redaction is None:
+            return None
+        permissions = self.permissions
+        if exempt in permissions.roles and not (exempt is Role.ADMIN and permissions.is_anonymous):
+            return None
+        return redaction
+
+    def respond_contents(self, function: bytes, data: bytes, headers: bytes) -> None:
+        """Answer with a payload or result as bytes, redacted; raises HttpProblem if all of it is hidden."""
+        redaction = self.redaction()
+        if redaction is not None:
+            shown = redaction.redacted(function, data)
+            if shown is None:
+                text = "the setting http.redact hides it; identities with the role admin can read it"
+                raise HttpProblem(403, "redacted", text)
+            if shown is not data:
+                data = shown
+                headers += REDACTED_LINE
+        self.respond(200, data, BYTES, headers)
 
     # --- waiting, and events of the engine ---
 
@@ -479,10 +606,22 @@ def no_such_job() -> HttpProblem:
     return HttpProblem(404, "job_not_found", text)
 
 
-def verb_problem(verb: str, arguments: dict[str, Any], text: str) -> HttpProblem:
-    """What a verb says is wrong with one of its arguments."""
-    text = text.removeprefix(f"{verb}: ")
+def refuse_search(redaction: Redaction, arguments: dict[str, Any]) -> None:
+    """Refuse to search payloads that are hidden: whether there is a text in them would tell what they are."""
+    function = arguments.get("function")
+    if not isinstance(function, str) or redaction.concerns(function.encode("utf-8", "surrogateescape")):
+        text = "the setting http.redact hides payloads; name a function whose payloads are not hidden"
+        raise HttpProblem(403, "redacted", f"a search for a text looks into payloads, and {text}")
+
+
+def verb_problem(plan: RoutePlan | None, arguments: dict[str, Any], text: str) -> HttpProblem:
+    """What a verb says is wrong with one of its arguments: with a parameter of the query or the path, or else with a
+    field of the body."""
     name, colon, detail = text.partition(": ")
     if colon and name in arguments:
-        return HttpProblem(422, "invalid_field", text, errors=[("pointer", f"/{name}", detail)])
-    return HttpProblem(422, "invalid_field", text)
+        parameter = PARAMETERS.get(name, name)
+        if plan is not None and (parameter in plan.given or parameter in plan.path):
+            return field_problem("parameter", parameter, detail)
+        return field_problem("pointer", f"/{name}", detail)
+    has_body = plan is None or plan.route is None or plan.route.body is not None
+    return HttpProblem(422, "invalid_field" if has_body else "invalid_parameter", text)

@@ -27,7 +27,12 @@ from switchgear.protocols.http.problems import (
     validation_problem,
 )
 from switchgear.protocols.http.routing import RouteCall
-from switchgear.protocols.http.schemas import PlainSubmission, decoded_submission, given_options, longest_list
+from switchgear.protocols.http.schemas import (
+    decode_plain_submission,
+    given_options,
+    job_submission_decoder,
+    longest_list,
+)
 from switchgear.protocols.http.session import HttpSession
 from switchgear.protocols.http.waiting import HttpWait
 from switchgear.protocols.option_reading import ReadOptions, read_options
@@ -54,6 +59,8 @@ MOST_BATCH_LINES: Final = 10_000
 MOST_BATCH_BYTES: Final = 8 * 1024 * 1024
 MOST_ATOMIC_LINES: Final = 1_000  # which are submitted in one turn
 LINES_PER_STEP: Final = 50
+HANDLE: Final = Delivery.HANDLE  # a global is cheaper to look up than a member of an enumeration
+MOST_PLAIN_BYTES: Final = 4096  # a longer text is not read twice
 # A longer text may have lists of so many values that to read them takes longer than a turn may.
 LONG_JSON_BYTES = 100_000
 MOST_LIST_VALUES = 100_000
@@ -62,10 +69,6 @@ ATTACHMENT: Final = b"Content-Disposition: attachment\r\nContent-Security-Policy
 
 # Of a line of a batch: it is submitted in one step, in which no other peer is served. Other requests may have more.
 MOST_PREDECESSORS_OF_LINE: Final = 10_000
-
-
-# Headers that say something about the job; a request without them is simple.
-NAMED_HEADERS: Final = frozenset({b"prefer", b"idempotency-key", b"traceparent"})
 
 
 class HttpSubmission:
@@ -146,12 +149,9 @@ def function_name(session: HttpSession, name: bytes, where: str, field: str) -> 
 
 
 def submission_of(
-    session: HttpSession, function: bytes, unique: str, payload: bytes, given: Mapping[str, Any], where: str
+    session: HttpSession, function: bytes, key: bytes, payload: bytes, given: Mapping[str, Any], where: str
 ) -> HttpSubmission:
     """A submission with these options; raises HttpProblem."""
-    key = b""
-    if unique:
-        key = function_name(session, unique.encode(), where, "/unique" if where == "pointer" else "unique")
     read: ReadOptions | None = None
     if given:
         try:
@@ -166,16 +166,37 @@ def submission_of(
     return HttpSubmission(function, key, payload, read)
 
 
-def json_submission(session: HttpSession, text: bytes) -> HttpSubmission:
-    """A submission as JSON; raises HttpProblem."""
+def plain_submission(text: bytes) -> Any:
+    """A submission without options as a struct, of which fields may be unset; `None` if it has some, or is wrong."""
+    if len(text) <= MOST_PLAIN_BYTES:
+        try:
+            return decode_plain_submission(text)
+        except (msgspec.DecodeError, UnicodeError, RecursionError):
+            pass  # the other decoder knows what there is to be said
+    return None
+
+
+def submission_with_options(text: bytes) -> Any:
+    """A submission as a struct, of which fields may be unset; raises HttpProblem."""
     try:
         if len(text) > LONG_JSON_BYTES and longest_list(text) > MOST_LIST_VALUES:
             raise HttpProblem(413, "too_many_values", f"a list has more than {MOST_LIST_VALUES} values")
-        wanted: Any = decoded_submission(text)
+        return job_submission_decoder.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise validation_problem(error) from None
-    function = function_name(session, wanted.function.encode(), "pointer", "/function")
-    session.require("a submission", EVERYBODY, function)
+
+
+def allowed_function(session: HttpSession, wanted: Any) -> bytes:
+    """The function of a submission, for which the peer may submit; raises HttpProblem or Refused."""
+    name: str = wanted.function
+    function = function_name(session, name.encode(), "pointer", "/function")
+    if session.is_guarded:
+        session.require("a submission", EVERYBODY, function)
+    return function
+
+
+def wanted_payload(wanted: Any) -> bytes:
+    """The payload of a submission: a text, bytes in base64, or arguments; raises HttpProblem."""
     args = wanted.args
     payload = wanted.payload
     if args is not UNSET:
@@ -184,18 +205,32 @@ def json_submission(session: HttpSession, text: bytes) -> HttpSubmission:
         data = bytes(args)
         if data[:1] not in (b"{", b"["):
             raise field_problem("pointer", "/args", "it is an object of arguments by name, or an array")
-    elif payload is UNSET:
-        data = b""
-    elif isinstance(payload, str):
-        data = payload.encode()
-    else:
-        try:
-            data = bytes_of({"base64": payload.base64}, "payload")
-        except ValueError as error:
-            raise field_problem("pointer", "/payload/base64", str(error).removeprefix("payload: ")) from None
+        return data
+    if isinstance(payload, str):
+        return payload.encode()
+    if payload is UNSET:
+        return b""
+    try:
+        return bytes_of({"base64": payload.base64}, "payload")
+    except ValueError as error:
+        raise field_problem("pointer", "/payload/base64", str(error).removeprefix("payload: ")) from None
+
+
+def wanted_key(session: HttpSession, wanted: Any) -> bytes:
+    """The unique key of a submission; empty if it has none. Raises HttpProblem."""
     unique = wanted.unique
-    options = {} if isinstance(wanted, PlainSubmission) else given_options(wanted)
-    return submission_of(session, function, "" if unique is UNSET else unique, data, options, "pointer")
+    return function_name(session, unique.encode(), "pointer", "/unique") if isinstance(unique, str) else b""
+
+
+def json_submission(session: HttpSession, text: bytes) -> HttpSubmission:
+    """A submission as JSON; raises HttpProblem."""
+    wanted = plain_submission(text)
+    if wanted is None:
+        wanted = submission_with_options(text)
+    function = allowed_function(session, wanted)
+    payload = wanted_payload(wanted)
+    key = wanted_key(session, wanted)
+    return submission_of(session, function, key, payload, given_options(wanted), "pointer")
 
 
 def idempotency_key(call: RouteCall) -> bytes:
@@ -238,6 +273,13 @@ def preferred_wait(call: RouteCall) -> int:
 
 def on_submit_job(session: HttpSession, call: RouteCall) -> None:
     """POST /v1/jobs"""
+    if call.plan.is_simple:
+        wanted = plain_submission(call.request.body)
+        if wanted is not None:
+            submit_simple(
+                session, allowed_function(session, wanted), wanted_key(session, wanted), wanted_payload(wanted)
+            )
+            return
     wait_seconds = preferred_wait(call)
     submission = json_submission(session, call.body)
     submit(session, call, submission, wait_seconds, is_raw=False)
@@ -246,16 +288,23 @@ def on_submit_job(session: HttpSession, call: RouteCall) -> None:
 def on_submit_payload(session: HttpSession, call: RouteCall) -> None:
     """POST /v1/functions/{function}/jobs"""
     function = function_name(session, call.argument("function"), "parameter", "function")
-    headers = call.request.head.headers
-    if not call.plan.given and NAMED_HEADERS.isdisjoint(headers):
-        job = session.engine.submit(function, b"", call.body, NORMAL, Delivery.HANDLE)
-        answer_created(session, job, is_joined=False)
+    if call.plan.is_simple:
+        submit_simple(session, function, b"", call.request.body)
         return
     wait_seconds = preferred_wait(call)
     given = dict(call.plan.given)
-    unique = given.pop("unique", "")
-    submission = submission_of(session, function, unique, call.body, given, "parameter")
+    key = function_name(session, given.pop("unique", "").encode(), "parameter", "unique")
+    submission = submission_of(session, function, key, call.body, given, "parameter")
     submit(session, call, submission, wait_seconds, is_raw=True)
+
+
+def submit_simple(session: HttpSession, function: bytes, key: bytes, payload: bytes) -> None:
+    """Submit a job without options, as most are, and answer at once; raises Refused."""
+    engine = session.engine
+    first_id = engine.next_job_id
+    job = engine.submit(function, key, payload, NORMAL, HANDLE)
+    is_joined = job.id < first_id
+    session.tell_created(200 if is_joined else 201, job.id, is_joined=is_joined)
 
 
 def submit(
@@ -297,22 +346,19 @@ def answer_submitted(session: HttpSession, job: Job, wait_seconds: int, *, is_jo
 
 
 def created_json(session: HttpSession, job: Job, *, is_joined: bool) -> bytes:
-    """`schemas.JobCreated`, written at once: every submission passes here."""
-    number = str(job.id).encode()
-    end = b',"joined":true}' if is_joined else b',"joined":false}'
-    return b"".join([b'{"handle":"', session.setup.handle_json, number, b'","id":', number, end])
+    """`schemas.JobCreated`, written at once."""
+    return session.setup.created_json(str(job.id).encode(), is_joined=is_joined)
 
 
 def answer_created(session: HttpSession, job: Job, *, is_joined: bool) -> None:
     """201 for a new job, 200 for one that was there."""
-    answer = created_json(session, job, is_joined=is_joined)
-    session.respond(200 if is_joined else 201, answer, headers=session.location(job))
+    session.tell_created(200 if is_joined else 201, job.id, is_joined=is_joined)
 
 
 def answer_accepted(session: HttpSession, job: Job, *, is_joined: bool) -> None:
     """202: the job has not ended yet."""
     answer = created_json(session, job, is_joined=is_joined)
-    session.respond(202, answer, headers=session.location(job) + b"Preference-Applied: wait\r\n")
+    session.respond(202, answer, headers=session.location(job.id) + b"Preference-Applied: wait\r\n")
 
 
 class SubmissionWait(HttpWait):
@@ -346,8 +392,9 @@ def told_end(session: HttpSession, held: Job, *, is_raw: bool) -> Iterator[Step]
 
 
 def tell_job(session: HttpSession, job_id: int) -> Iterator[Step]:
-    """Answer with all that is known of a job."""
-    answer = yield from session.verb_answer("job", {"handle": session.handle_text(job_id)})
+    """Answer with all that is known of a job, to whoever has submitted it."""
+    arguments = {"handle": session.handle_text(job_id)}
+    answer = yield from session.verb_answer("job", arguments, keeps_result=True)
     session.respond_json(200, answer)
 
 
@@ -369,7 +416,7 @@ def tell_result(session: HttpSession, job: Job) -> None:
 
 
 def not_done_problem(session: HttpSession, job: Job, status: int) -> HttpProblem:
-    """The job ended without a result."""
+    """The problem for a job that ended without success."""
     state = job.state.name.lower()
     error = error_told(job, session.handle_text)
     more = {} if error is None else {"error": plain(error)}

@@ -1,4 +1,4 @@
-"""What a request can wait for: the end of a job, or a job for a worker."""
+"""`HttpWait`: a request that waits for the end of a job, for a job to run, or for events."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class HttpWait:
         """A job has ended that the session is subscribed to."""
 
     def timed_out(self, session: HttpSession) -> None:
-        """The time is over."""
+        """Called when the wait has timed out."""
 
     def job_event(self, session: HttpSession, job: Job, kind: str, data: bytes) -> None:
-        """A job says something on its way: its progress, a part of its result, or a warning."""
+        """Called with progress, a part of the result, or a warning of a job."""
 
     def end(self, session: HttpSession) -> None:
-        """The peer is gone.  The engine may be called."""
+        """Called when the peer has disconnected. The engine may be called."""

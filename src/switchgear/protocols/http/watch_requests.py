@@ -1,4 +1,4 @@
-"""Handlers of requests of those who watch the server: the overview, and the stream of events."""
+"""Handlers of requests for statistics: overview, series, errors, stream, storage, graph, and the event stream."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ __all__ = [
     "on_get_groups",
     "on_get_overview",
     "on_get_past",
+    "on_get_runs",
     "on_get_series",
     "on_get_storage",
     "on_get_stream",
@@ -55,6 +56,14 @@ def on_get_past(session: HttpSession, call: RouteCall) -> None:
     if "t" not in call.plan.given:
         raise field_problem("parameter", "t", "it is missing: a time in seconds since the epoch")
     session.work_off(session.use_verb("at", dict(call.plan.given)))
+
+
+def on_get_runs(session: HttpSession, call: RouteCall) -> None:
+    """GET /v1/runs"""
+    for name in ("since", "until"):
+        if name not in call.plan.given:
+            raise field_problem("parameter", name, "it is missing: a time in seconds since the epoch")
+    session.work_off(session.use_verb("runs", dict(call.plan.given)))
 
 
 def on_get_storage(session: HttpSession, call: RouteCall) -> None:

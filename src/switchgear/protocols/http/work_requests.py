@@ -7,15 +7,24 @@ from functools import partial
 from typing import Any, Final
 
 import msgspec
+from msgspec import UNSET
 
 from switchgear.access.permissions import EVERYBODY
 from switchgear.json_bytes import bytes_of, plain
 from switchgear.model import SECOND_US, Job
+from switchgear.model.job import PAYLOAD_KEY
 from switchgear.numbers import whole_number
+from switchgear.protocols.handles import number_in_handle
 from switchgear.protocols.http.messages import BYTES
 from switchgear.protocols.http.problems import HttpProblem, field_problem, validation_problem
 from switchgear.protocols.http.routing import RouteCall
-from switchgear.protocols.http.schemas import fail_decoder, given_fields, progress_decoder, registration_decoder
+from switchgear.protocols.http.schemas import (
+    fail_decoder,
+    given_fields,
+    poll_decoder,
+    progress_decoder,
+    registration_decoder,
+)
 from switchgear.protocols.http.session import HttpSession
 from switchgear.protocols.http.submitting import ATTACHMENT, function_name
 from switchgear.protocols.http.workers import HttpWorker, HttpWorkers, WorkerWait
@@ -106,12 +115,12 @@ class TakeWait(WorkerWait):
         peer = self.peer
         peer.workers.give(peer, job)
         session.on_unsent = partial(give_back, peer.workers, peer, [job.id])
-        handle = session.handle_text(job.id).encode("ascii", "replace")
-        lines = b"Switchgear-Job: %b\r\nSwitchgear-Attempt: %d\r\n" % (handle, job.start_number)
+        number, attempt = str(job.id).encode(), str(job.start_number).encode()
+        lines = [session.setup.job_line_start, number, b"\r\nSwitchgear-Attempt: ", attempt, b"\r\n", ATTACHMENT]
         if job.has_details and job.trace:
-            lines += b"traceparent: %b\r\n" % job.trace
+            lines += [b"traceparent: ", job.trace, b"\r\n"]
         peer.session = None
-        session.respond(200, job.payload or b"", BYTES, lines + ATTACHMENT)
+        session.respond(200, job.payload or b"", BYTES, b"".join(lines))
 
     def timed_out(self, session: HttpSession) -> None:
         peer = self.peer
@@ -125,13 +134,18 @@ class TakeWait(WorkerWait):
 
 def attempt_of(call: RouteCall) -> int:
     """The attempt that a report is about; raises HttpProblem."""
+    head = call.request.head
+    first = head.alike or head
+    if first.attempt > 0:
+        return first.attempt
     header = call.request.header(b"switchgear-attempt")
     if not header:
-        text = "a report says which attempt it is about: the Switchgear-Attempt that came with the job"
+        text = "a report needs the header Switchgear-Attempt, with the value that came with the job"
         raise HttpProblem(428, "attempt_missing", text, errors=[("header", "Switchgear-Attempt", "it is missing")])
     attempt = whole_number(header)
     if not attempt:
         raise field_problem("header", "Switchgear-Attempt", "it is a number", status=400)
+    first.attempt = attempt
     return attempt
 
 
@@ -162,7 +176,7 @@ def end_report(session: HttpSession, peer: HttpWorker, job_id: int, is_late: boo
     workers_of(session).reported(peer, job_id)
     if is_late:
         raise HttpProblem(409, "cancelled", "the job was cancelled or timed out: the report has no effect")
-    session.respond(204)
+    session.respond_no_content()
 
 
 def on_put_result(session: HttpSession, call: RouteCall) -> None:
@@ -195,7 +209,8 @@ def on_fail_job(session: HttpSession, call: RouteCall) -> None:
     if report.retry_in is None:
         session.engine.fail(peer.worker, job_id, 1, text)
     else:
-        session.engine.retry_later(peer.worker, job_id, int(report.retry_in * SECOND_US), text)
+        limit = -1 if report.attempts_limit is UNSET else report.attempts_limit
+        session.engine.retry_later(peer.worker, job_id, int(report.retry_in * SECOND_US), text, attempts_limit=limit)
     end_report(session, peer, job_id, is_late)
 
 
@@ -255,7 +270,8 @@ def on_register_worker(session: HttpSession, call: RouteCall) -> None:
         raise field_problem("pointer", "/resources", str(error)) from None
     workers = workers_of(session)
     lease_us = int(wanted.lease * SECOND_US)
-    peer = workers.add(session, functions, lease_us, wanted.name.encode(), is_single=False)
+    timeouts_us = {name.encode(): round(seconds * SECOND_US) for name, seconds in wanted.timeouts.items()}
+    peer = workers.add(session, functions, lease_us, wanted.name.encode(), timeouts_us, is_single=False)
     if tags or resources:
         assert peer.worker is not None
         session.engine.describe_worker(peer.worker, tags, resources)
@@ -286,11 +302,13 @@ def on_poll(session: HttpSession, call: RouteCall) -> None:
     peer = worker_named(session, call)
     worker = peer.worker
     assert worker is not None
-    if peer.session is not None:
-        raise HttpProblem(409, "already_polling", "another request of this worker waits for a job")
+    wanted: Any = decoded(poll_decoder, call.body)
+    supersede(session, peer)
+    if wanted.held is not UNSET:
+        take_back_lost(session, peer, wanted.held)
     limit = session.engine.settings.jobs_per_worker
     most = call.option("max")
-    if limit:
+    if limit and most:
         most = min(most, limit - len(peer.job_ids))
         if most <= 0:
             text = f"this worker has {limit} jobs that it has not reported on (limits.jobs_per_worker)"
@@ -304,30 +322,86 @@ def on_poll(session: HttpSession, call: RouteCall) -> None:
             break
         jobs.append(job)
         size += len(job.payload or b"")
-    if jobs:
+    if jobs or peer.revoked:
         peer.renew()
         give_jobs(session, peer, jobs)
-    else:
+    elif most:
         ask(session, PollWait(peer), call.option("wait"))
+    else:
+        wait_without_room(session, PollWait(peer), call.option("wait"))
+
+
+def supersede(session: HttpSession, peer: HttpWorker) -> None:
+    """Answer an earlier request of the worker that still waits: its connection may be lost, which nobody knows yet."""
+    waiting = peer.session
+    if waiting is None:
+        return
+    if waiting.operation is not None:  # a job is being read for it
+        raise HttpProblem(409, "already_polling", "another request of this worker is about to be given a job")
+    peer.session = None
+    if peer.worker is not None:
+        session.engine.withdraw_credit(peer.worker)
+    if waiting.wait is not None:
+        waiting.wait.timed_out(waiting)
+
+
+def take_back_lost(session: HttpSession, peer: HttpWorker, held_now: list[Any]) -> None:
+    """Take back jobs whose answer was lost on its way to the worker, which has only these."""
+    workers = workers_of(session)
+    known = {(number_in_handle(each.handle.encode(), session.prefix), each.attempt) for each in held_now}
+    for job_id in list(peer.job_ids):
+        entry = workers.by_job.get(job_id)
+        if entry is not None and entry[0] is peer and (job_id, entry[1]) not in known:
+            give_back(workers, peer, [job_id])
+
+
+def wait_without_room(session: HttpSession, wait: PollWait, wait_seconds: int) -> None:
+    """Keep the lease of a worker that has no room for a job, and tell it if one of its jobs is to be stopped."""
+    engine = session.engine
+    worker = wait.peer.worker
+    assert worker is not None
+    engine.renew_lease(worker, wait.peer.lease_us + wait_seconds * SECOND_US)
+    session.wait = wait
+    if wait_seconds:
+        engine.set_timer(session, engine.now_us + wait_seconds * SECOND_US)
+    else:
+        wait.timed_out(session)
 
 
 def give_jobs(session: HttpSession, peer: HttpWorker, jobs: list[Job]) -> None:
-    """Answer with jobs."""
+    """Respond to a poll with these jobs, and with those that the worker is to stop."""
     for job in jobs:
         peer.workers.give(peer, job)
-    session.on_unsent = partial(give_back, peer.workers, peer, [job.id for job in jobs])
-    peer.session = None
-    taken = [
-        {
-            "handle": session.handle_text(job.id),
-            "function": plain(job.function.name),
-            "attempt": job.start_number,
-            "payload": plain(job.payload or b""),
-            "trace": job.trace.decode(),
-        }
-        for job in jobs
-    ]
-    session.respond_json(200, {"jobs": taken})
+    if jobs:
+        session.on_unsent = partial(give_back, peer.workers, peer, [job.id for job in jobs])
+    if peer.session is session:
+        peer.session = None
+    revoked, peer.revoked = peer.revoked, {}
+    answer = {
+        "jobs": [polled_job(session, peer, job) for job in jobs],
+        "revoked": [
+            {"handle": session.handle_text(job_id), "attempt": attempt, "reason": cause.name.lower()}
+            for (job_id, attempt), cause in revoked.items()
+        ],
+    }
+    session.respond_json(200, answer)
+
+
+def polled_job(session: HttpSession, peer: HttpWorker, job: Job) -> dict[str, Any]:
+    """A job as a registered worker gets it: `schemas.PolledJob`."""
+    timeout_us = peer.worker.timeouts_us.get(job.function, 0) if peer.worker is not None else 0
+    return {
+        "handle": session.handle_text(job.id),
+        "function": plain(job.function.name),
+        "attempt": job.start_number,
+        "payload": plain(job.payload or b""),
+        "trace": job.trace.decode(),
+        "unique": plain(job.client_unique if job.unique.startswith(PAYLOAD_KEY) else job.unique),
+        "attempts": job.attempts,
+        "losses": job.losses if job.has_details else 0,
+        "attempts_limit": max(0, job.attempts_limit),
+        "timeout": ((job.timeout_us if job.has_details else 0) or timeout_us) / SECOND_US,
+    }
 
 
 class PollWait(WorkerWait):
@@ -336,8 +410,21 @@ class PollWait(WorkerWait):
     def give(self, session: HttpSession, job: Job) -> None:
         give_jobs(session, self.peer, [job])
 
+    def job_revoked(self, session: HttpSession) -> None:
+        session.continue_with(partial(tell_revoked, session, self.peer))
+
     def timed_out(self, session: HttpSession) -> None:
-        self.peer.session = None
+        if self.peer.session is session:
+            self.peer.session = None
         if self.peer.worker is not None:
             session.context.soon(self.peer.renew)
-        session.respond_json(200, {"jobs": []})
+        session.respond_json(200, {"jobs": [], "revoked": []})
+
+
+def tell_revoked(session: HttpSession, peer: HttpWorker) -> Iterator[Step]:
+    """Answer the waiting request of a worker with the jobs that it is to stop."""
+    if peer.session is session and peer.worker is not None:
+        session.engine.withdraw_credit(peer.worker)
+    peer.renew()
+    give_jobs(session, peer, [])
+    yield False

@@ -1,4 +1,4 @@
-"""Workers over HTTP: a registered one asks for jobs by its id, and any other is made up for a single job.
+"""Workers over HTTP: registered workers that poll by their id, and temporary workers for a single `take`.
 
 A worker's life is its lease, not its connection: it may ask on one connection, and report on another.  So the engine's
 peer of a worker is an `HttpWorker`, and not a session; while a request of the worker waits for a job, the `HttpWorker`
@@ -7,15 +7,17 @@ knows the session that is to be answered.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from secrets import token_hex
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from switchgear.access.permissions import FULL_PERMISSIONS
 from switchgear.engine.engine import Engine
 from switchgear.memory import FOR_WAITING
 from switchgear.model import Job, Peer, Worker
 from switchgear.protocols.http.waiting import HttpWait
+from switchgear.states import Cause
 
 if TYPE_CHECKING:
     from switchgear.protocols.http.session import HttpSession
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["HttpWorker", "HttpWorkers", "WorkerWait"]
 
 PROTOCOL = "http"
+NO_TIMEOUTS: Final[Mapping[bytes, int]] = {}
 
 
 class HttpWorkers:
@@ -36,7 +39,14 @@ class HttpWorkers:
         self.by_job: dict[int, tuple[HttpWorker, int]] = {}  # by job: who was last given it, and in which attempt
 
     def add(
-        self, session: HttpSession, functions: list[bytes], lease_us: int, name: bytes = b"", *, is_single: bool
+        self,
+        session: HttpSession,
+        functions: list[bytes],
+        lease_us: int,
+        name: bytes = b"",
+        timeouts_us: Mapping[bytes, int] = NO_TIMEOUTS,
+        *,
+        is_single: bool,
     ) -> HttpWorker:
         """Register a worker; raises Refused."""
         engine = self.engine
@@ -48,7 +58,7 @@ class HttpWorkers:
         peer.worker_resources = session.worker_resources
         peer.worker = worker = engine.add_worker(peer, PROTOCOL, name)
         for function in found:
-            engine.can_do(worker, function)
+            engine.can_do(worker, function, timeouts_us.get(function.name, 0))
         if not is_single:
             self.last_number += 1
             peer.id = f"w-{self.run}-{self.last_number}"
@@ -73,7 +83,7 @@ class HttpWorkers:
         peer.worker = None
 
     def give(self, peer: HttpWorker, job: Job) -> None:
-        """The worker is sent a job."""
+        """Note that a worker holds a job."""
         peer.job_ids.add(job.id)
         self.by_job[job.id] = (peer, job.start_number)
 
@@ -93,7 +103,7 @@ class HttpWorkers:
 
 
 class HttpWorker(Peer):
-    """The engine's peer of one worker."""
+    """The peer of an HTTP worker in the engine; its lease is independent of connections."""
 
     def __init__(self, workers: HttpWorkers, lease_us: int, *, is_single: bool) -> None:
         super().__init__()
@@ -105,6 +115,8 @@ class HttpWorker(Peer):
         self.worker: Worker | None = None
         self.session: HttpSession | None = None  # whose request waits for a job of this worker
         self.job_ids: set[int] = set()  # given, and not reported on
+        # Jobs that were taken from it, each with its attempt, which it is told with its next request for jobs.
+        self.revoked: dict[tuple[int, int], Cause] = {}
 
     def renew(self) -> None:
         """The worker has shown that it is there."""
@@ -127,6 +139,14 @@ class HttpWorker(Peer):
         wait.give(session, job)
         self.session = None
 
+    def revoke(self, worker: Worker, job: Job, cause: Cause) -> None:
+        if self.is_single:
+            return  # it asks for no more jobs, and learns this with its next report
+        self.revoked[job.id, job.start_number] = cause
+        session = self.session
+        if session is not None and isinstance(session.wait, WorkerWait):
+            session.wait.job_revoked(session)
+
     def wait_timed_out(self, worker: Worker, ticket: int) -> None:
         session, self.session = self.session, None
         if session is not None and session.wait is not None:
@@ -148,7 +168,10 @@ class WorkerWait(HttpWait):
         self.peer = peer
 
     def give(self, session: HttpSession, job: Job) -> None:
-        """Answer with a job."""
+        """Respond to the waiting request with a job."""
+
+    def job_revoked(self, session: HttpSession) -> None:
+        """A job was taken from the worker."""
 
     def end(self, session: HttpSession) -> None:
         peer = self.peer

@@ -1,0 +1,1 @@
+"""The PING/PONG protocol: docs/protocols/pingpong.md."""

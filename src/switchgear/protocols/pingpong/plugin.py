@@ -1,4 +1,4 @@
-"""The declaration of PING/PONG."""
+"""The declaration of the PING/PONG protocol for the registry."""
 
 from __future__ import annotations
 

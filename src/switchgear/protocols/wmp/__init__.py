@@ -1,0 +1,1 @@
+"""WMP, the ZeroMQ Worker-Manager Protocol: docs/protocols/wmp.md."""

@@ -264,7 +264,7 @@ class ManagerSession(MessageSession):
         self.engine.remove_worker(way.worker)
 
     def _heard_of(self, way: WorkerPath) -> None:
-        """Note a message of the worker."""
+        """Note that a worker has sent a message."""
         way.is_gone = False
         self.paths.heard_of(way)
         self._await_word(way)

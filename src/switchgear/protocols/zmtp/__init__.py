@@ -1,0 +1,1 @@
+"""ZMTP, the wire protocol of ZeroMQ, below WMP, PING/PONG and dwork."""

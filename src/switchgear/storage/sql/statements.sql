@@ -159,6 +159,12 @@ SELECT id FROM jobs INDEXED BY jobs_unsuccessful WHERE state > 4 AND id < ? ORDE
 -- name: unfinished_window
 SELECT id FROM jobs INDEXED BY jobs_unfinished WHERE state < 4 AND id < ? ORDER BY id DESC LIMIT 1 OFFSET ?
 
+-- name: count_unfinished
+SELECT count(*) FROM jobs INDEXED BY jobs_unfinished WHERE state < 4
+
+-- name: count_all
+SELECT count(*) FROM jobs
+
 -- name: newest_to_drop
 -- The history is to keep as many as the parameter says; this is the first one beyond.
 SELECT finished_us, id

@@ -11,6 +11,7 @@ step all invariants are checked, and at the end every job that can finish must f
     store.py              a store of copies, which loses what was not committed
     history.py            checks the log of every job, and every promise
     limits.py, schedules.py, payload_reads.py  actions and checks of one subject
+    simulated_nodes.py    several engines that own partitions of functions, on one database (owners_database.py)
     __main__.py           `python -m switchgear.testing.simulation --seed N` replays one run
 """
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 
 from switchgear.testing.simulation.simulated_cluster import DEFAULT_STEPS, SimulationFailed, simulate
+from switchgear.testing.simulation.simulated_nodes import simulate_nodes
 
 
 def main(arguments: list[str]) -> int:
@@ -13,12 +15,15 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seed", type=int, default=1, help="which history (default: %(default)s)")
     parser.add_argument("--seeds", type=int, default=1, metavar="COUNT", help="run this many, from SEED on")
     parser.add_argument("--steps", type=int, default=DEFAULT_STEPS, help="its length (default: %(default)s)")
+    parser.add_argument("--nodes", action="store_true", help="several nodes that own partitions of functions")
     parser.add_argument(
         "--check-every", type=int, default=1, metavar="STEPS", help="look at the whole engine only so often"
     )
     parser.add_argument("--verbose", action="store_true", help="tell every step")
     options = parser.parse_args(arguments)
     say = print if options.verbose else None
+    if options.nodes:
+        return _run_nodes(options.seed, options.seeds, options.steps, say)
     events = starts = crashes = 0
     for seed in range(options.seed, options.seed + options.seeds):
         try:
@@ -35,6 +40,20 @@ def main(arguments: list[str]) -> int:
         f"nothing amiss: {options.seeds} × {options.steps} steps, {events} events,"
         f" {starts} starts of jobs, {crashes} crashes"
     )
+    return 0
+
+
+def _run_nodes(first: int, count: int, steps: int, say: Callable[[str], None] | None) -> int:
+    acknowledged = nodes = 0
+    for seed in range(first, first + count):
+        try:
+            world = simulate_nodes(seed, steps, say)
+        except SimulationFailed as failure:
+            print(failure, file=sys.stderr)
+            return 1
+        acknowledged += len(world.acknowledged)
+        nodes += world.started
+    print(f"nothing amiss: {count} × {steps} steps, {acknowledged} acknowledged jobs, {nodes} starts of nodes")
     return 0
 
 

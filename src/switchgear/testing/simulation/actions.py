@@ -57,6 +57,11 @@ def action_weights(rng: Random) -> list[float]:
 
 
 def choose_action(world: SimulatedCluster, weights: list[float]) -> Action:
+    if world.crash_is_next:
+        world.crash_is_next = False
+        return server_crashes
+    if world.has_hesitant_workers and world.rng.random() < 0.2:
+        return store_works  # so that a worker is answered at once, unless its report itself has to be stored
     return world.rng.choices(ACTIONS, weights)[0][0]
 
 

@@ -67,7 +67,7 @@ class SimulatedClient(Peer):
 
 
 class Asks(Enum):
-    """The three ways to get jobs."""
+    """The three ways in which workers get jobs."""
 
     PULL = 0
     SLEEP = 1

@@ -134,7 +134,8 @@ class HistoryChecker:
     def _check_start(self, job: Job, engine: Engine) -> None:
         self.starts += 1
         for predecessor in job.predecessors:
-            ended = self.over if policy_of(job, predecessor) == EdgePolicy.RUN else self.done
+            runs_anyway = policy_of(job, predecessor) in (EdgePolicy.RUN, EdgePolicy.ERROR)
+            ended = self.over if runs_anyway else self.done
             if predecessor not in ended and predecessor not in self.forgotten:
                 broken(f"{job} was started, and job {predecessor} that it waits for is not done")
         if (job.id in self.done and job.state is not DONE) or job.id in self.ended:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from random import Random
 from typing import TYPE_CHECKING, Final
 
+from switchgear.engine.sliced_work import SlicedKind
 from switchgear.model import NO_RESOURCES, RUNNING, SECOND_US, Cause, Function, Job, Worker
 from switchgear.model.job import place_of
 from switchgear.policy import Policy, Rate
@@ -75,8 +76,10 @@ def set_policy(world: SimulatedCluster) -> None:
     world.told.function(function, "limited")
 
 
-def check_turn(worker: Worker, job: Job, ready: list[Job]) -> None:
+def check_turn(world: SimulatedCluster, worker: Worker, job: Job, ready: list[Job]) -> None:
     """Check that the assigned job was the first of these ready jobs that was allowed to start."""
+    if world.engine.sliced_work.is_pending(SlicedKind.LIMITS, job.function):
+        return  # those that are not in the queues of their keys yet have to wait
     limiter = job.function.limiter
     equals = [other for other in ready if (other.function, other.priority) == (job.function, job.priority)]
     equals = [other for other in equals if had_fitted(worker, job, other)]

@@ -13,7 +13,7 @@ from switchgear.errors import Refused
 from switchgear.model import BEST_FIRST, READY, RUNNING, SECOND_US, WAITING, Cause, EdgePolicy, Function, Job, Worker
 from switchgear.refusals import REFUSED_STORAGE
 from switchgear.testing.clock import START_US
-from switchgear.testing.invariants import BrokenInvariant, broken, check_engine, is_being_read
+from switchgear.testing.invariants import BrokenInvariant, broken, check_engine, is_being_offered, is_being_read
 from switchgear.testing.simulation.actors import Asks, SimulatedClient, SimulatedWorker
 from switchgear.testing.simulation.history import HistoryChecker
 from switchgear.testing.simulation.limits import ALL_RESOURCES, ALL_TAGS, LimitWatch
@@ -30,11 +30,18 @@ class SimulationFailed(AssertionError):
     """A run that broke an invariant; the text has the command that replays it."""
 
     def __init__(
-        self, seed: int, steps: int, step: int, action: str, reason: BaseException, check_every: int = 1
+        self,
+        seed: int,
+        steps: int,
+        step: int,
+        action: str,
+        reason: BaseException,
+        check_every: int = 1,
+        options: str = "",
     ) -> None:
         self.seed = seed
         self.step = step
-        command = f"python -m switchgear.testing.simulation --seed {seed} --steps {steps} --verbose"
+        command = f"python -m switchgear.testing.simulation --seed {seed} --steps {steps} --verbose{options}"
         if check_every > 1:
             command += f" --check-every {check_every}"  # more checks may detect more, but do not change the run
         kind = "" if isinstance(reason, BrokenInvariant) else f"{type(reason).__name__}: "
@@ -100,7 +107,11 @@ class SimulatedCluster:
             collected_bytes=rng.choice((12, 1000)),
         )
         self.let_down_at_once = (1000, 1, 2)[seed % 3]
-        self.units_per_policy_step = (1, 900, 300)[seed // 3 % 3]  # of the thousand in a turn
+        self.units_per_policy_step = (1, 450, 150)[seed // 3 % 3]  # of the five hundred in a turn
+        self.units_per_turn = (0, 0, 0, 2)[seed // 7 % 4]  # 0: as many as usual
+        # Workers often want a retry or give a job back, and some crashes come right after they were answered.
+        self.has_hesitant_workers = seed // 2 % 2 == 0
+        self.crash_is_next = False
         self.segment_jobs = (0, 1, 2, 3)[seed % 4]  # 0: no job is packed
         self.key_mask = (-1, 0)[seed % 2]  # 0: all keys have the same hash
         self.function_names = FUNCTION_NAMES[: rng.randint(1, len(FUNCTION_NAMES))]
@@ -148,6 +159,9 @@ class SimulatedCluster:
         self.engine.reports_changes = self.engine.is_durable = True
         self.engine.transitions.failures_per_turn = self.let_down_at_once
         self.engine.administration.units_per_step = self.units_per_policy_step
+        if self.units_per_turn:
+            self.engine.sliced_work.units_per_turn = self.units_per_turn
+            self.engine.sliced_work.allow_turn()
         if self.segment_jobs:
             self.engine.packed_queues.segment_jobs = self.segment_jobs
             self.engine.packed_queues.head_jobs = 1
@@ -331,7 +345,11 @@ class SimulatedCluster:
             stirred.update(worker.woken)
             worker.woken = []
         for function in self.engine.functions.values():
-            idle = self.engine.dispatcher.has_work(function) and self.has_idle_sleeper(function)
+            idle = (
+                self.engine.dispatcher.has_work(function)
+                and self.has_idle_sleeper(function)
+                and not is_being_offered(self.engine, function)
+            )
             if not idle or function in stirred:
                 self.lonely_since_us.pop(function, None)
             if idle:
@@ -420,6 +438,7 @@ class SimulatedCluster:
         failed_dependency = self.engine.dependencies.failed_dependency
         jobs = self.engine.unfinished_jobs()
         timed = any(job.state is not WAITING or job.expires_us or failed_dependency(job) for job in jobs)
+        timed = timed or bool(self.engine.dependencies.unneeded)
         has_more = timed or self.engine.pending_failures or len(self.engine.sliced_work)
         return self.engine.next_deadline_us if has_more else None
 

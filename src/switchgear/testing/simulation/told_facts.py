@@ -1,4 +1,4 @@
-"""`ToldFacts`: what peers of the simulated server were told, which every restore must have.
+"""`ToldFacts`: facts that the simulated server reported to peers; every restore must contain them.
 
 Each action is the command of a peer, the engine's speaker. What the peer hears of it is a fact: a job has at least this
 revision, a function or a schedule has this value or a later one. As in the hub, a fact is told when everything that
@@ -26,7 +26,7 @@ __all__ = ["ToldFacts"]
 
 @dataclass(slots=True)
 class Fact:
-    """Something that a peer hears of."""
+    """A fact that the server reports to a peer."""
 
     peer: Peer
     job: Job | None

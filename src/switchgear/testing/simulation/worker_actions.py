@@ -133,7 +133,7 @@ def worker_asks(world: SimulatedCluster) -> None:
     if job is not None:
         worker.receive(job)
         if not world.has_policy:
-            check_turn(worker.worker, job, ready)
+            check_turn(world, worker.worker, job, ready)
     elif world.has_policy:
         runnable = []  # whatever there is, the policy does not want this worker to have it
     worker.asks_for_any = False
@@ -184,12 +184,14 @@ def worker_reports(world: SimulatedCluster) -> None:
         job_id = rng.choice([*worker.reported, 999_999])
     job = worker.worker.running.get(job_id)
     has_it = job is not None and job.worker is worker.worker
-    verb = rng.choices(REPORTS, REPORT_WEIGHTS)[0]
+    verb = rng.choices(REPORTS, HESITANT_WEIGHTS if world.has_hesitant_workers else REPORT_WEIGHTS)[0]
     world.tell(f"{worker} {verb.__name__} job {job_id}{'' if has_it else ', which it does not have'}")
     world.engine.speaker = worker
     answer = verb(world, worker, job_id)
     if answer is not None and verb in ANSWERED_REPORTS:
         world.told.job(worker, answer, verb.__name__, world)
+        if world.has_hesitant_workers and verb in (wants_to_retry, hands_back) and has_it:
+            world.crash_is_next = rng.random() < 0.7
     if (answer is None) != (job is None):
         broken(f"{worker} reported on job {job_id} and was answered {answer}")
     if not has_it and answer is not None and answer.worker is worker.worker:
@@ -257,3 +259,4 @@ def is_still_at_it(world: SimulatedCluster, worker: SimulatedWorker, job_id: int
 REPORTS: Final = (completes, fails, wants_to_retry, hands_back, gives_figures, sends_data, warns, is_still_at_it)
 ANSWERED_REPORTS: Final = (completes, fails, wants_to_retry, hands_back)
 REPORT_WEIGHTS: Final = (10, 2, 2, 1, 1, 2, 1, 3)
+HESITANT_WEIGHTS: Final = (4, 1, 8, 8, 1, 1, 1, 1)

@@ -2,7 +2,7 @@
 
 import { html, svg, nothing, panel, table, jobLink, state, empty, bar, functionLink, choice } from "../parts.js";
 import { texts } from "../texts.js";
-import { get } from "../api.js";
+import { get, Problem } from "../api.js";
 import { link, refine, refined } from "../router.js";
 import * as format from "../format.js";
 
@@ -11,9 +11,37 @@ const WIDE = 190;
 const HIGH = 54;
 const GAP_X = 64;
 const GAP_Y = 16;
-const MOST_DRAWN = 300;
+
+// --- the layout, which a worker of the browser makes ---
+
+let worker = null;
+let asked = 0;
+const waiting = new Map();
+
+function arranged(nodes, edges) {
+  if (!worker) {
+    worker = new Worker(new URL("../layout.js", import.meta.url), { type: "module" });
+    worker.onmessage = ({ data }) => {
+      waiting.get(data.id)?.resolve(data);
+      waiting.delete(data.id);
+    };
+    worker.onerror = () => {
+      for (const each of waiting.values()) each.reject(new Problem(0, { detail: texts.problems.newVersion }));
+      waiting.clear();
+      worker = null;
+    };
+  }
+  asked += 1;
+  worker.postMessage({ id: asked, edges, nodes: nodes.map((node) => ({ id: node.id, layer: node.layer, weight: node.jobs || 1, isOpen: Boolean(node.states) || !FINAL.includes(node.state) })) });
+  return new Promise((resolve, reject) => { waiting.set(asked, { resolve, reject }); });
+}
 
 async function load(route, signal) {
+  const data = await found(route, signal);
+  return { ...data, places: data.nodes.length ? await arranged(data.nodes, data.edges) : null };
+}
+
+async function found(route, signal) {
   const { handle, function: name, name: prefix, depth = "2" } = route.query;
   if (handle) {
     const near = await get(`v1/jobs/${encodeURIComponent(handle)}/graph`, { depth }, signal);
@@ -44,19 +72,15 @@ function target(node) {
   return node.jobs === 1 && node.examples[0] ? link("job", encodeURIComponent(node.examples[0])) : link("graph", "", { handle: node.examples[0] });
 }
 
-function drawing(data, self) {
-  const nodes = data.nodes.slice(0, MOST_DRAWN);
-  const { layers, at } = layered(nodes, data.edges);
-  const tallest = Math.max(...layers.map((ids) => ids.length), 1);
+function drawing({ nodes, edges, places: { sizes, at, path } }, self) {
+  const tallest = Math.max(...sizes, 1);
   const height = tallest * (HIGH + GAP_Y) + 20;
-  const width = layers.length * (WIDE + GAP_X) - GAP_X + 20;
+  const width = sizes.length * (WIDE + GAP_X) - GAP_X + 20;
   const position = (id) => {
     const { layer, place } = at.get(id);
-    const free = (tallest - layers[layer].length) * (HIGH + GAP_Y);
+    const free = (tallest - sizes[layer]) * (HIGH + GAP_Y);
     return [10 + layer * (WIDE + GAP_X), 10 + free / 2 + place * (HIGH + GAP_Y)];
   };
-  const open = nodes.filter((node) => node.states || !FINAL.includes(node.state));
-  const path = criticalPath(open, data.edges, (node) => node.jobs || 1);
   const critical = new Set(path.map((id, index) => `${path[index - 1]}>${id}`));
   const line = ([from, to]) => {
     if (!at.has(from) || !at.has(to)) return nothing;
@@ -73,7 +97,7 @@ function drawing(data, self) {
       <text x=${x + 12} y=${y + 22}>${cut(label(node), 26)}</text><text class="soft" x=${x + 12} y=${y + 40}>${cut(note(node), 32)}</text></g></a>`;
   };
   return html`<div class="scroller" tabindex="0" role="region" aria-label=${t.picture}><svg class="graph" viewBox="0 0 ${width} ${height}" .style=${`width:${width}px;max-width:none`} role="group" aria-label=${t.picture}>
-    ${data.edges.map(line)}${nodes.map(box)}</svg></div>`;
+    ${edges.map(line)}${nodes.map(box)}</svg></div>`;
 }
 
 function listing(data, at) {
@@ -96,7 +120,7 @@ function listing(data, at) {
   }));
 }
 
-export default {
+export const views = { graph: {
   everySeconds: 5,
   load,
   render({ route, data, at }) {
@@ -120,85 +144,4 @@ export default {
         ${data.complete ? nothing : html`<p class="muted">${t.incomplete}</p>`}
         ${listing(data, at)}</div>` : html`<section class="panel">${empty(t.none, t.noneText)}</section>`}`;
   },
-};
-
-// --- the layout ---
-//
-// Layers for a directed graph: longest path for the layers, barycentres for the order within them.
-
-const SWEEPS = 4;
-
-// nodes: [{id, layer?}], edges: [[from, to]].  Returns Map of id to {layer, place}, and the layers.
-function layered(nodes, edges) {
-  const known = new Map(nodes.map((node) => [node.id, { before: [], after: [], layer: node.layer ?? -1 }]));
-  for (const [from, to] of edges) {
-    if (!known.has(from) || !known.has(to) || from === to) continue;
-    known.get(from).after.push(to);
-    known.get(to).before.push(from);
-  }
-  if ([...known.values()].some((node) => node.layer < 0)) byLongestPath(known);
-  const layers = [];
-  for (const [id, node] of known) (layers[node.layer] ??= []).push(id);
-  const full = layers.filter(Boolean);
-  full.forEach((ids, layer) => ids.forEach((id) => { known.get(id).layer = layer; }));
-  const place = new Map();
-  full.forEach((ids) => ids.forEach((id, index) => place.set(id, index)));
-  for (let sweep = 0; sweep < SWEEPS; sweep += 1) {
-    const isDown = sweep % 2 === 0;
-    for (const ids of isDown ? full : [...full].reverse()) {
-      const middle = (id) => {
-        const near = isDown ? known.get(id).before : known.get(id).after;
-        return near.length ? near.reduce((sum, each) => sum + place.get(each), 0) / near.length : place.get(id);
-      };
-      const middles = new Map(ids.map((id) => [id, middle(id)]));
-      ids.sort((a, b) => middles.get(a) - middles.get(b));
-      ids.forEach((id, index) => place.set(id, index));
-    }
-  }
-  return { layers: full, at: new Map([...known].map(([id, node]) => [id, { layer: node.layer, place: place.get(id) }])) };
-}
-
-// A cycle cannot be in a graph of jobs; if one is in groups of them, its nodes come last.
-function byLongestPath(known) {
-  const open = new Map([...known].map(([id, node]) => [id, node.before.length]));
-  const next = [...open].filter(([, count]) => !count).map(([id]) => id);
-  for (const node of known.values()) node.layer = 0;
-  const done = new Set();
-  while (next.length) {
-    const id = next.shift();
-    done.add(id);
-    for (const each of known.get(id).after) {
-      known.get(each).layer = Math.max(known.get(each).layer, known.get(id).layer + 1);
-      open.set(each, open.get(each) - 1);
-      if (!open.get(each)) next.push(each);
-    }
-  }
-  const last = Math.max(0, ...[...done].map((id) => known.get(id).layer));
-  for (const [id, node] of known) if (!done.has(id)) node.layer = last + 1;
-}
-
-// The longest chain of unfinished work: what the end of the whole waits for.
-function criticalPath(nodes, edges, weight) {
-  const { layers, at } = layered(nodes, edges);
-  const best = new Map();
-  const cameFrom = new Map();
-  const weights = new Map(nodes.map((node) => [node.id, weight(node)]));
-  for (const ids of layers) for (const id of ids) best.set(id, weights.get(id));
-  const ordered = edges.filter(([from, to]) => at.has(from) && at.has(to)).sort((a, b) => at.get(a[0]).layer - at.get(b[0]).layer);
-  for (const [from, to] of ordered) {
-    if (at.get(from).layer >= at.get(to).layer) continue;
-    const length = best.get(from) + weights.get(to);
-    if (length > best.get(to)) {
-      best.set(to, length);
-      cameFrom.set(to, from);
-    }
-  }
-  let end = null;
-  for (const [id, length] of best) if (end === null || length > best.get(end)) end = id;
-  const path = [];
-  while (end !== null && end !== undefined) {
-    path.unshift(end);
-    end = cameFrom.get(end);
-  }
-  return path;
-}
+} };

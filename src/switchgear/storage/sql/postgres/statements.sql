@@ -267,6 +267,12 @@ SELECT coalesce((SELECT id FROM sg_done WHERE state > 4 AND id < $1::bigint ORDE
 -- name: unfinished_window
 SELECT coalesce((SELECT id FROM sg_job WHERE id < $1::bigint ORDER BY id DESC LIMIT 1 OFFSET $2::bigint), 0)
 
+-- name: count_unfinished
+SELECT count(*) FROM sg_job
+
+-- name: count_all
+SELECT (SELECT count(*) FROM sg_job) + (SELECT count(*) FROM sg_done)
+
 -- name: newest_to_drop
 -- The history is to keep as many as the parameter says; this is the first one beyond.
 SELECT finished_us, id FROM sg_done WHERE keep_until_us = 0
@@ -324,3 +330,81 @@ DELETE FROM sg_node WHERE id = ANY($1::bigint[])
 
 -- name: forget_node_named
 DELETE FROM sg_node WHERE name = $1::text
+
+-- name: terminate_frozen
+-- Every session that has locked a row of a node and waits for its client in the middle of a transaction.
+SELECT pg_terminate_backend(lock.pid)
+FROM pg_locks AS lock JOIN pg_stat_activity AS activity ON activity.pid = lock.pid
+WHERE lock.locktype = 'relation' AND lock.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+    AND lock.relation = 'sg_node'::regclass AND lock.mode = 'RowExclusiveLock' AND lock.pid <> pg_backend_pid()
+    AND activity.wait_event_type = 'Client' AND activity.xact_start < clock_timestamp() - interval '300 milliseconds'
+
+-- name: join_node
+INSERT INTO sg_node (id, name, address, version, is_owner, beat, epoch, lease_ms, process)
+VALUES ($1::bigint, $2::text, $3::text, $4::text, 1, 1, 1, $5::bigint, $6::text)
+
+-- name: node_leases
+SELECT id, epoch, beat, lease_ms, is_leaving, name, process FROM sg_node WHERE epoch > 0 ORDER BY id
+
+-- name: partitions
+SELECT id, node, epoch FROM sg_partition ORDER BY id
+
+-- name: node_fence
+-- Division by zero, which aborts the transaction, unless this node was not evicted.
+WITH beaten AS (
+    UPDATE sg_node SET beat = beat + 1 WHERE id = $1::bigint AND epoch = $2::bigint RETURNING 1
+)
+SELECT 1 / count(*) FROM beaten
+
+-- name: renew_node
+-- After this no transaction that was begun before, on another connection, can commit.
+UPDATE sg_node SET epoch = epoch + 1, beat = beat + 1 WHERE id = $1::bigint AND epoch > 0 RETURNING epoch
+
+-- name: lock_nodes
+-- Always in the same order, so that two nodes that evict each other do not wait for each other.
+SELECT id FROM sg_node WHERE id = ANY($1::bigint[]) ORDER BY id FOR UPDATE
+
+-- name: evict_node
+-- The beat as it was seen, or NULL if the node leaves by itself.
+WITH gone AS (
+    DELETE FROM sg_node WHERE id = $1::bigint AND epoch = $2::bigint AND ($3::bigint IS NULL OR beat = $3::bigint) RETURNING id
+), locked AS (
+    SELECT part.id FROM sg_partition AS part JOIN gone ON part.node = gone.id ORDER BY part.id FOR UPDATE OF part
+), freed AS (
+    UPDATE sg_partition SET node = 0, epoch = epoch + 1 FROM locked WHERE sg_partition.id = locked.id RETURNING 1
+)
+SELECT (SELECT count(*) FROM gone), (SELECT count(*) FROM freed)
+
+-- name: claim_partitions
+WITH locked AS (
+    SELECT id FROM sg_partition WHERE id = ANY($2::bigint[]) AND node = 0 ORDER BY id FOR UPDATE
+)
+UPDATE sg_partition SET node = $1::bigint, epoch = epoch + 1 FROM locked WHERE sg_partition.id = locked.id
+RETURNING sg_partition.id, sg_partition.epoch
+
+-- name: reserve_ids
+INSERT INTO sg_meta (key, value) VALUES ('next_job_id', 1 + $1::bigint)
+ON CONFLICT (key) DO UPDATE SET value = sg_meta.value + $1::bigint
+RETURNING value - $1::bigint
+
+-- name: free_partitions
+-- Division by zero unless this node owns all of them.
+WITH locked AS (
+    SELECT id FROM sg_partition WHERE id = ANY($2::bigint[]) AND node = $1::bigint ORDER BY id FOR UPDATE
+), freed AS (
+    UPDATE sg_partition SET node = 0, epoch = epoch + 1 FROM locked WHERE sg_partition.id = locked.id RETURNING 1
+)
+SELECT 1 / (count(*) = $3::bigint)::integer FROM freed
+
+-- name: node_leaves
+UPDATE sg_node SET is_leaving = 1, beat = beat + 1 WHERE id = $1::bigint
+
+-- name: places
+SELECT function, partition FROM sg_place ORDER BY function
+
+-- name: put_place
+INSERT INTO sg_place (function, partition) VALUES ($1::bytea, $2::bigint)
+ON CONFLICT (function) DO UPDATE SET partition = excluded.partition
+
+-- name: drop_place
+DELETE FROM sg_place WHERE function = $1::bytea

@@ -1,0 +1,1 @@
+"""Helpers of Celery's that programs import."""

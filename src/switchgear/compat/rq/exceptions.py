@@ -1,0 +1,7 @@
+"""`rq.exceptions`: where RQ has `NoSuchJobError`."""
+
+from __future__ import annotations
+
+from switchgear.compat.rq.job import NoSuchJobError
+
+__all__ = ["NoSuchJobError"]

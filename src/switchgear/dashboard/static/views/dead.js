@@ -1,5 +1,0 @@
-// What needs a person?
-
-import { jobsView } from "./jobs.js";
-
-export default jobsView(true);

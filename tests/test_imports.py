@@ -1,0 +1,33 @@
+"""What is imported before it is needed: the library and the help of the command have to be there at once.
+
+`import switchgear` is to take less than 60 ms, and `switchgear --help` 100 ms.  Times depend on the machine, so
+these tests name modules instead, each of which takes several milliseconds.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+# Slow to import, and not needed to say what there is.
+HEAVY = (
+    *("asyncio", "concurrent.futures", "dataclasses", "http.client", "inspect", "logging", "multiprocessing"),
+    *("sqlite3", "ssl", "tomllib", "unittest", "urllib.request", "zoneinfo"),
+    *("httptools", "msgspec", "psycopg", "redis", "rich", "uvloop", "zmq"),
+    *("switchgear.app.app", "switchgear.client", "switchgear.config", "switchgear.engine.engine", "switchgear.model"),
+    *("switchgear.net.service", "switchgear.protocols.session", "switchgear.storage.base"),
+)
+HELP = "from switchgear.cli.main import main\nmain(['--help'], prog_name='switchgear', standalone_mode=False)"
+FOR_HELP = {"inspect"}  # click imports it
+
+
+@pytest.mark.parametrize(
+    ("program", "needed"),
+    [("import switchgear", set[str]()), ("import switchgear.testing", set[str]()), (HELP, FOR_HELP)],
+)
+def test_only_what_is_needed_is_imported(program: str, needed: set[str]) -> None:
+    script = f"{program}\nimport sys\nprint(*sorted(set({HEAVY!r}) & set(sys.modules)))\n"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert set(done.stdout.splitlines()[-1].split()) <= needed
