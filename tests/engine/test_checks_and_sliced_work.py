@@ -36,7 +36,7 @@ def lose_a_worker(harness: Harness) -> object:
 def lose_a_subscriber(harness: Harness) -> object:
     peer = RecordingPeer()
     harness.submit(watcher=peer)
-    peer.subscriptions.clear()
+    peer.ended_subscriptions, peer.subscriptions = peer.subscriptions, {}
     return peer
 
 

@@ -34,6 +34,36 @@ def test_a_client_with_very_many_foreground_jobs_leaves(harness: Harness) -> Non
     assert all(job.state is CANCELLED for job in jobs)
 
 
+def test_a_client_that_has_left_is_told_nothing_while_its_subscriptions_are_removed(harness: Harness) -> None:
+    client = RecordingPeer()
+    jobs = [harness.submit(watcher=client) for _ in range(MANY)]
+    worker = harness.worker(peer=RecordingPeer())
+    for _ in jobs:
+        harness.engine.take(worker)
+    harness.pass_seconds(0)
+    harness.engine.unsubscribe(client)
+    last = jobs[-1]
+    assert last.subscribers == [client]  # its subscription is still to be removed
+    harness.engine.progress(worker, last.id, 1, 2)
+    harness.engine.data(worker, last.id, b"part")
+    harness.engine.warning(worker, last.id, b"careful")
+    harness.engine.complete(worker, last.id, b"done")
+    turns_until_rest(harness)
+    assert client.heard == []
+    assert client.ended_subscriptions is None
+
+
+def test_a_client_that_subscribes_again_meanwhile_is_told_once(harness: Harness) -> None:
+    client = RecordingPeer()
+    jobs = [harness.submit(watcher=client) for _ in range(MANY)]
+    harness.pass_seconds(0)
+    harness.engine.unsubscribe(client)
+    harness.engine.subscribe(jobs[-1], client)
+    harness.engine.cancel(jobs[-1])
+    assert client.heard == [("finished", jobs[-1].id, CANCELLED)]
+    turns_until_rest(harness)
+
+
 def test_a_job_that_its_client_watches_again_is_not_abandoned(harness: Harness) -> None:
     client = RecordingPeer()
     jobs = [harness.submit(delivery=Delivery.WAIT, watcher=client) for _ in range(MANY)]

@@ -1051,6 +1051,7 @@ class Engine:
             worker.uses = None
         for peer in {subscriber for job in state.jobs.values() for subscriber in job.subscribers or ()}:
             peer.subscriptions.clear()
+            peer.ended_subscriptions = None
         state.jobs = JobTable()
         state.names.clear()
         state.changed.clear()

@@ -119,8 +119,8 @@ class Handover:
         else:
             self._transitions.leave_queue(job)
         for subscriber in job.subscribers or ():
-            subscriber.subscriptions.pop(job.id, None)
-            let_go.subscriptions.append((subscriber, job))
+            if subscriber.drop_subscription(job.id):
+                let_go.subscriptions.append((subscriber, job))
         job.subscribers = None
         self._keys.end_hold(job)
         self._transitions.unlist(job)

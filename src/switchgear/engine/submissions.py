@@ -296,7 +296,7 @@ class Submissions:
         if job.id in self._dependencies.successors or len(subscribers) > len(told) or not told.issuperset(subscribers):
             return False
         for subscriber in subscribers:
-            subscriber.subscriptions.pop(job.id, None)
+            subscriber.drop_subscription(job.id)
         job.subscribers = None
         self._transitions.leave_queue(job)
         self._keys.end_hold(job)

@@ -27,6 +27,9 @@ class JobSubscriptions:
 
     def subscribe(self, job: Job, subscriber: Peer) -> None:
         """Subscribe this peer to the job."""
+        ended = subscriber.ended_subscriptions
+        if ended is not None and ended.pop(job.id, None) is not None:
+            self._unlist(job, subscriber)  # the earlier subscription, or the peer would be told everything twice
         if job.subscribers is None:
             job.subscribers = []
         job.subscribers.append(subscriber)
@@ -34,36 +37,48 @@ class JobSubscriptions:
         self._state.count_more(job, SUBSCRIPTION_BYTES)
 
     def unsubscribe(self, subscriber: Peer) -> None:
-        """Remove all subscriptions of a peer that is gone. A job that only this peer waited for is cancelled, unless
-        it is running."""
-        if subscriber.subscriptions:
-            subscriptions, subscriber.subscriptions = subscriber.subscriptions, {}
-            self._sliced_work.start(
-                self._remove_from_all(subscriber, subscriptions), SlicedKind.UNSUBSCRIBE, subscriber
-            )
+        """End all subscriptions of a peer that is gone. A job that only this peer waited for is cancelled, unless it is
+        running."""
+        subscriptions, subscriber.subscriptions = subscriber.subscriptions, {}
+        self._end(subscriber, subscriptions)
 
     def unsubscribe_from(self, subscriber: Peer, job_ids: Iterable[int]) -> None:
-        """Remove subscriptions to some jobs: the requests for which the peer had subscribed are gone."""
+        """End the subscriptions to some jobs: the requests for which the peer had subscribed are gone."""
         subscriptions: dict[int, Job] = {}
         for job_id in job_ids:
             job = subscriber.subscriptions.pop(job_id, None)
             if job is not None:
                 subscriptions[job_id] = job
-        if subscriptions:
-            self._sliced_work.start(
-                self._remove_from_all(subscriber, subscriptions), SlicedKind.UNSUBSCRIBE, subscriber
-            )
+        self._end(subscriber, subscriptions)
 
-    def _remove_from_all(self, subscriber: Peer, subscriptions: dict[int, Job]) -> Iterator[None]:
-        """Remove the subscriptions of a peer that is gone, one job at a time."""
-        for job in subscriptions.values():
-            if subscriber.subscriptions.get(job.id) is job:
-                continue  # the peer has come back and subscribed again
-            if job.subscribers is not None:
-                before = len(job.subscribers)
-                job.subscribers = [other for other in job.subscribers if other is not subscriber] or None
-                self._state.count_more(job, SUBSCRIPTION_BYTES * (len(job.subscribers or ()) - before))
+    def _end(self, subscriber: Peer, subscriptions: dict[int, Job]) -> None:
+        """Tell the peer nothing more about these jobs, and remove it from their lists in slices."""
+        if not subscriptions:
+            return
+        if subscriber.ended_subscriptions:
+            subscriber.ended_subscriptions.update(subscriptions)
+        else:
+            subscriber.ended_subscriptions = subscriptions
+        jobs = list(subscriptions.values())
+        self._sliced_work.start(self._remove_ended(subscriber, jobs), SlicedKind.UNSUBSCRIBE, subscriber)
+
+    def _remove_ended(self, subscriber: Peer, jobs: list[Job]) -> Iterator[None]:
+        """Remove a peer from the lists of these jobs, one job at a time, unless it has subscribed to the job again."""
+        for job in jobs:
+            ended = subscriber.ended_subscriptions
+            if ended is None or ended.pop(job.id, None) is None:
+                continue
+            if not ended:
+                subscriber.ended_subscriptions = None
+            self._unlist(job, subscriber)
             if job.delivery == Delivery.WAIT and job.subscribers is None and job.state in QUEUED_STATES:
                 self._transitions.leave_queue(job)
                 self._transitions.finish(job, Cause.ABANDONED)
             yield
+
+    def _unlist(self, job: Job, subscriber: Peer) -> None:
+        """Remove a peer from the subscribers of a job."""
+        if job.subscribers is not None:
+            before = len(job.subscribers)
+            job.subscribers = [other for other in job.subscribers if other is not subscriber] or None
+            self._state.count_more(job, SUBSCRIPTION_BYTES * (len(job.subscribers or ()) - before))

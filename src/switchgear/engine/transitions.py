@@ -238,8 +238,9 @@ class Transitions:
             for subscriber in job.subscribers:
                 try:
                     del subscriber.subscriptions[job.id]
-                except KeyError:  # it has subscribed twice, or is gone and is being unsubscribed
-                    pass
+                except KeyError:  # it has subscribed twice, or the subscription has ended
+                    if not subscriber.hears_of(job.id):
+                        continue
                 if must_be_stored:
                     state.concern(subscriber)
                 subscriber.job_finished(job)

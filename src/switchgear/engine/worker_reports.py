@@ -226,7 +226,8 @@ class WorkerReports:
             job.has_details = True
             job.message = message
         for subscriber in job.subscribers or ():
-            subscriber.job_progress(job)
+            if subscriber.hears_of(job.id):
+                subscriber.job_progress(job)
         return job
 
     def renew_run(self, worker: Worker, job_id: int, span_us: int = 0, start_number: int = 0) -> Job | None:
@@ -249,8 +250,9 @@ class WorkerReports:
             return job
         collect = bool(job.delivery)
         for subscriber in job.subscribers or ():
-            collect = collect or subscriber.collects_data
-            subscriber.job_data(job, data)
+            if subscriber.hears_of(job.id):
+                collect = collect or subscriber.collects_data
+                subscriber.job_data(job, data)
         if collect:
             self._collect(job, data)
         return job
@@ -284,7 +286,8 @@ class WorkerReports:
             return job
         self._add_warning(job, data)
         for subscriber in job.subscribers or ():
-            subscriber.job_warning(job, data)
+            if subscriber.hears_of(job.id):
+                subscriber.job_warning(job, data)
         return job
 
     def _add_warning(self, job: Job, data: bytes) -> None:

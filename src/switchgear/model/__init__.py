@@ -113,6 +113,9 @@ class Peer:
     worker_resources: Mapping[bytes, int] = {}  # likewise resources, in thousandths, unless the worker states its own
     collects_data: bool = False  # needs the parts of a result joined, because it cannot pass them on one by one
     timers: dict[Timer, None] | None = None  # timers that are set; maintained by the engine
+    # Subscriptions that have ended and are still listed at their jobs, by job id; maintained by the engine, which
+    # removes them in slices. The peer is told nothing more about these jobs.
+    ended_subscriptions: dict[int, Job] | None = None
     source: int = 0  # the number of the protocol by which it submits jobs; see engine.flows
 
     def __init__(self) -> None:
@@ -120,6 +123,15 @@ class Peer:
         # The last batch of changes that concerns this peer; set by the engine. The owner sends nothing to the peer
         # until that batch is stored, so a peer is never told of something that a crash could undo.
         self.unstored_batch = 0
+
+    def hears_of(self, job_id: int) -> bool:
+        """Whether a subscription of this peer, listed at this job, has not ended."""
+        return self.ended_subscriptions is None or job_id not in self.ended_subscriptions
+
+    def drop_subscription(self, job_id: int) -> bool:
+        """Forget the subscription to a job that no longer lists this peer; returns whether it had not ended before."""
+        self.subscriptions.pop(job_id, None)
+        return self.ended_subscriptions is None or self.ended_subscriptions.pop(job_id, None) is None
 
     def event_concerns(self, batch: int) -> None:
         """The next event for this peer is a change of this batch."""

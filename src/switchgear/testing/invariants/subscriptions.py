@@ -17,9 +17,11 @@ def check_subscribers(engine: Engine) -> None:
         if not job.subscribers:
             broken(f"{job} has an empty list of subscribers")
         for subscriber in job.subscribers:
-            is_leaving = engine.sliced_work.is_pending(SlicedKind.UNSUBSCRIBE, subscriber)
-            if subscriber.subscriptions.get(job.id) is not job and not is_leaving:
-                broken(f"{job} has a subscriber that does not know")
+            if subscriber.hears_of(job.id):
+                if subscriber.subscriptions.get(job.id) is not job:
+                    broken(f"{job} has a subscriber that does not know")
+            elif not engine.sliced_work.is_pending(SlicedKind.UNSUBSCRIBE, subscriber):
+                broken(f"{job} has a subscriber that is gone, and nothing will remove it")
             for other_id, other in subscriber.subscriptions.items():
                 if (
                     engine.jobs.get(other_id) is not other
