@@ -18,6 +18,9 @@ CONNECTION_SHARE: Final = 4
 REGISTRATION_SHARE: Final = 16
 # A server is useless without some workers, however small its memory limit is.
 LEAST_REGISTRATION_BYTES: Final = 1024 * 1024
+# What is remembered of jobs that ended without success may take this share; then the oldest are forgotten. It is a part
+# of what is for jobs.
+FAILURE_SHARE: Final = 32
 
 
 # How many quarters of that share each kind may fill. Waiting requests, and workers of which one connection can have any
@@ -35,6 +38,7 @@ class MemoryAccount:
         self.job_bytes = 0  # unfinished jobs, and finished ones that are not stored yet: contents and overhead
         self.key_bytes = 0  # finished jobs that are kept because they hold their unique keys for a time
         self.limiter_bytes = 0  # keys that are distinguished because each has limits
+        self.failure_bytes = 0  # jobs that ended without success: ids, names, and the beginnings of their errors
         self.history_bytes = 0  # payloads and results of finished jobs in a store in memory
         self.input_bytes = 0  # input that is incomplete, or not handled yet
         self.output_bytes = 0  # output that peers have not read
@@ -54,7 +58,7 @@ class MemoryAccount:
     def stored_bytes(self) -> int:
         """Bytes that are held for longer than a connection takes to send or read them."""
         jobs_bytes = self.job_bytes + self.key_bytes + self.limiter_bytes + self.history_bytes + self.draft_bytes
-        return jobs_bytes + self.subscription_bytes + self.schedule_bytes + self.series_bytes
+        return jobs_bytes + self.failure_bytes + self.subscription_bytes + self.schedule_bytes + self.series_bytes
 
     @property
     def connection_limit_bytes(self) -> int:
@@ -72,6 +76,11 @@ class MemoryAccount:
         if not self.limit_bytes:
             return 0
         return max(self.limit_bytes // REGISTRATION_SHARE, LEAST_REGISTRATION_BYTES)
+
+    @property
+    def failure_limit_bytes(self) -> int:
+        """The limit of what is remembered of jobs that ended without success; zero means no limit."""
+        return self.limit_bytes // FAILURE_SHARE
 
     @property
     def answers_must_wait(self) -> bool:

@@ -97,7 +97,7 @@ class Engine:
         dispatcher = self.dispatcher = Dispatcher(
             state, deadlines, limiters, queues, wakeups, attempts, policy_caller, requirements
         )
-        self.unsuccessful_jobs = UnsuccessfulJobs()
+        self.unsuccessful_jobs = UnsuccessfulJobs(state.memory)
         dependencies = self.dependencies = Dependencies(state, deadlines, sliced_work, packed, self.unsuccessful_jobs)
         transitions = self.transitions = Transitions(
             state, deadlines, sliced_work, queues, keys, attempts, dispatcher, dependencies, requirements

@@ -13,6 +13,7 @@ from switchgear.engine.dispatcher import Dispatcher
 from switchgear.engine.lifecycle import NEXT_STATE
 from switchgear.engine.predecessor_error import NO_ERROR, RootCause, predecessor_error, root_cause
 from switchgear.engine.ready_queues import ReadyQueues
+from switchgear.engine.recent_causes import RecentCauses
 from switchgear.engine.requirements import Requirements
 from switchgear.engine.sliced_work import SlicedKind, SlicedWork
 from switchgear.engine.state import EngineState
@@ -30,8 +31,6 @@ assert NEXT_STATE[SUCCEEDED][RUNNING] is DONE  # what `finish` relies on
 # The end of one job may end a million others. This many of them end in one turn, which takes some four milliseconds;
 # the others follow in the next turns, so that other peers do not have to wait.
 FAILURES_PER_TURN: Final = 400
-# A cause takes up to some 600 bytes.
-MOST_RECENT_CAUSES: Final = 10_000
 
 
 class Transitions:
@@ -56,7 +55,7 @@ class Transitions:
         # By job: why a job of `pending_failures` was unsuccessful, or must end.
         self._causes: dict[int, RootCause] = {}
         self._ending_cause: RootCause | None = None  # why the job ends that is ended now
-        self._recent_causes: dict[int, RootCause] = {}  # of unsuccessful jobs, for those that are submitted later
+        self.recent_causes = RecentCauses(state.memory)
         self._is_propagating = False  # `pending_failures` is being processed, or will be in the next turn
         self._state = state
         self._deadlines = deadlines
@@ -301,11 +300,9 @@ class Transitions:
         if cause is None and job.error:
             cause = root_cause(job)
         if cause is None:
-            self._recent_causes.pop(job.id, None)
-            return
-        self._recent_causes[job.id] = cause
-        if len(self._recent_causes) > MOST_RECENT_CAUSES:
-            del self._recent_causes[next(iter(self._recent_causes))]
+            self.recent_causes.forget(job.id)
+        else:
+            self.recent_causes.remember(job.id, cause)
 
     # --- unsuccessful predecessors ---
 
@@ -396,7 +393,7 @@ class Transitions:
             return  # retried meanwhile
         is_skipped = policy_of(job, predecessor_id) == EdgePolicy.SKIP
         if cause is None:
-            cause = self._recent_causes.get(predecessor_id)
+            cause = self.recent_causes.get(predecessor_id)
         if cause is None:
             cause = RootCause(predecessor_id, self._dependencies.unsuccessful[predecessor_id], b"")
         self._state.set_error(job, predecessor_error(cause))
@@ -419,5 +416,5 @@ class Transitions:
         self.pending_failures.clear()
         self._to_be_told = None
         self._causes.clear()
-        self._recent_causes.clear()
+        self.recent_causes.clear()
         self._is_propagating = False

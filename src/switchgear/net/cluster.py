@@ -17,12 +17,14 @@ from typing import Final
 
 from switchgear.config import Config
 from switchgear.errors import ConfigError, StorageError
+from switchgear.memory import MemoryAccount
 from switchgear.net.standby_gateway import OwnerAddress, StandbyGateway
 from switchgear.net.tcp import TcpListener
 from switchgear.postgresql import is_postgresql
 from switchgear.storage.postgres import PostgresStore
 from switchgear.storage.postgres_lease import LeaseRow
 from switchgear.storage.postgres_nodes import NodeRow
+from switchgear.telemetry import Telemetry
 from switchgear.verbs.answers import NodeAnswer
 from switchgear.version import VERSION
 
@@ -68,11 +70,12 @@ class ClusterMember:
         await self._store.nodes.forget_named(self.name)
         return await self._store.nodes.shared_prefix(prefix)
 
-    async def stand_by(self, listeners: Sequence[TcpListener]) -> None:
-        """Return when this node owns the jobs. Until then connections are passed on to the owner."""
+    async def stand_by(self, listeners: Sequence[TcpListener], memory: MemoryAccount, telemetry: Telemetry) -> None:
+        """Return when this node owns the jobs. Until then connections are passed on to the owner, and what is held of
+        them is counted in the memory account."""
         self._listeners = listeners
         self._lease.address = json.dumps(self._own_addresses())
-        gateway = StandbyGateway(listeners, self._config.limits)
+        gateway = StandbyGateway(listeners, self._config.limits, memory, telemetry)
         is_passing = False
 
         async def look(row: LeaseRow) -> None:

@@ -23,13 +23,13 @@ __all__ = ["check_descriptors", "permitted_limits"]
 SPARE_DESCRIPTORS: Final = 64
 
 
-def permitted_limits(limits: LimitsConfig, telemetry: Telemetry | None) -> LimitsConfig:
+def permitted_limits(limits: LimitsConfig, telemetry: Telemetry | None, descriptors_each: int = 1) -> LimitsConfig:
     """The limits with at most as many connections as there can be descriptors; the operator is told if that is
     fewer."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return limits
-    permitted = max(soft // 2, soft - SPARE_DESCRIPTORS)
+    permitted = max(soft // 2, soft - SPARE_DESCRIPTORS) // descriptors_each
     if limits.connections <= permitted:
         return limits
     if telemetry is not None:

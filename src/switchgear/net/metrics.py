@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final
+from typing import Any, Final
 
 from switchgear.joblog.recorder import Recorder
 from switchgear.model import PRIORITY_NAMES, Function
@@ -18,6 +18,7 @@ from switchgear.net.function_series import COUNTERS, OTHER, FunctionSeries, Func
 from switchgear.net.hub import Hub
 from switchgear.net.loop_lag import LoopLag
 from switchgear.net.metrics_text import END_OF_METRICS, Metric, family_head, histogram_lines, label, labels
+from switchgear.net.operations.connections import memory_figures
 from switchgear.net.operations.functions import oldest_ready_seconds
 from switchgear.telemetry import EVENTS
 from switchgear.version import BUILD, VERSION
@@ -62,6 +63,8 @@ METRICS: Final[dict[str, Metric]] = {
             (),
             "Longest delay of the event loop within the last 15 to 30 seconds.",
         ),
+        Metric("switchgear_memory_bytes", "gauge", ("part",), "Memory that peers make the server hold, by purpose."),
+        Metric("switchgear_memory_limit_bytes", "gauge", (), "The limit of that memory; 0: no limit."),
         Metric("switchgear_events_total", "counter", ("event",), "Events of the log, also those that are not logged."),
         Metric("switchgear_http_requests_total", "counter", ("route", "status"), "Answers to HTTP requests."),
         Metric("switchgear_build_info", "info", ("version", "build", "python"), "The version that runs."),
@@ -148,6 +151,9 @@ class Metrics:
             if not done % 1_000:
                 yield b""
         events = hub.telemetry.counts
+        memory: dict[str, Any] = dict(memory_figures(self._engine.memory))
+        limit_bytes = memory.pop("limit")
+        del memory["held"]  # the sum of all parts
         families: list[tuple[str, Iterator[tuple[str, object]]]] = [
             ("switchgear_flow_jobs_total", self._flow_samples()),
             ("switchgear_workers", ((label("protocol", name), count) for name, count in workers.items())),
@@ -155,6 +161,8 @@ class Metrics:
             ("switchgear_storage_up", iter([("", int(hub.storage_error is None))])),
             ("switchgear_joblog_lag_rows", iter([("", self.recorder.waiting if self.recorder is not None else 0)])),
             ("switchgear_loop_lag_seconds", iter([("", round(self._lag.seconds, 6))])),
+            ("switchgear_memory_bytes", ((label("part", part), size) for part, size in memory.items())),
+            ("switchgear_memory_limit_bytes", iter([("", limit_bytes)])),
             ("switchgear_events_total", ((label("event", name), events[name]) for name in EVENTS)),
             (
                 "switchgear_http_requests_total",

@@ -277,7 +277,8 @@ class Service:
         """Wait until this node of a cluster owns the jobs; returns False if it was told to stop before that."""
         if self._member is None:
             return True
-        standing_by = asyncio.create_task(self._member.stand_by(self.listeners.tcp_listeners))
+        listeners, memory = self.listeners.tcp_listeners, self.engine.memory
+        standing_by = asyncio.create_task(self._member.stand_by(listeners, memory, self.telemetry))
         stopping = asyncio.create_task(self._stop.wait())
         touching = asyncio.create_task(self._member.keep_in_touch())
         try:

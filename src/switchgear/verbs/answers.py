@@ -59,6 +59,7 @@ class MemoryFigures(TypedDict):
     held_keys: int
     limiters: int
     history: int
+    failures: int
     drafts: int
     subscriptions: int
     schedules: int

@@ -124,7 +124,7 @@ class Parts:
 
     @cached_property
     def unsuccessful(self) -> UnsuccessfulJobs:
-        return UnsuccessfulJobs()
+        return UnsuccessfulJobs(self.state.memory)
 
     @cached_property
     def transitions(self) -> Transitions:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from switchgear.engine.cross_function_edges import CrossFunctionEdges
 from switchgear.engine.deadlines import DeadlineKind
 from switchgear.engine.unsuccessful_jobs import LONGEST_NAME_BYTES, UnsuccessfulJobs
+from switchgear.memory import MemoryAccount
 from switchgear.model import CANCELLED, FAILED, KEPT, NORMAL, READY, Cause, Job, JobState
 from switchgear.model.segments import FIRST_REVISION
 from switchgear.policy import Policy
@@ -119,7 +120,7 @@ def test_keys_take_turns() -> None:
 
 
 def test_an_unsuccessful_job_is_known_by_its_id_and_its_name() -> None:
-    jobs = UnsuccessfulJobs()
+    jobs = UnsuccessfulJobs(MemoryAccount())
     long_name = b"x" * (LONGEST_NAME_BYTES + 1)
     jobs.add(1, FAILED, b"a", {})
     jobs.add(2, CANCELLED, b"a", {})
@@ -130,7 +131,7 @@ def test_an_unsuccessful_job_is_known_by_its_id_and_its_name() -> None:
 
 
 def test_the_oldest_are_forgotten_unless_a_job_waits_for_them() -> None:
-    jobs = UnsuccessfulJobs()
+    jobs = UnsuccessfulJobs(MemoryAccount())
     jobs.most_jobs = 2
     waited_for = {1: None}
     for job_id in range(1, 5):
@@ -142,7 +143,7 @@ def test_the_oldest_are_forgotten_unless_a_job_waits_for_them() -> None:
 
 
 def test_a_restart_says_whether_the_store_has_more() -> None:
-    jobs = UnsuccessfulJobs()
+    jobs = UnsuccessfulJobs(MemoryAccount())
     jobs.restore({1: JobState.FAILED}, {1: b"a"}, is_complete=False)
     assert (jobs.named(b"a"), jobs.is_complete) == (1, False)
     jobs.clear()

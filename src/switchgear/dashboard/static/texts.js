@@ -239,7 +239,7 @@ export const texts = {
     inMilliseconds: "Mean commit, ms", store: "Store", where: "Where", state: "State", works: "works", kept: "What is stored", joblog: "Job log", written: "Written", behind: "Waiting", dropped: "Dropped",
     noJoblog: "There is no job log: the setting joblog.url says where it is to be.", memoryTitle: "Memory for peers", noLimit: "without a limit",
     parts: {
-      jobs: "Jobs", held_keys: "Unique keys", limiters: "Limits", history: "History", drafts: "Unfinished graphs", subscriptions: "Subscriptions", schedules: "Schedules", registrations: "Functions and workers",
+      jobs: "Jobs", held_keys: "Unique keys", limiters: "Limits", history: "History", failures: "Failed jobs", drafts: "Unfinished graphs", subscriptions: "Subscriptions", schedules: "Schedules", series: "Figures over time", registrations: "Functions and workers",
       input: "Unfinished input", output: "Unread output",
     },
   },

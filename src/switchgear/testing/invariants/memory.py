@@ -10,6 +10,7 @@ from switchgear.engine.limiters import KEY_QUEUE_BYTES
 from switchgear.engine.packed_queues import PACKED_JOB_BYTES
 from switchgear.engine.requirements import GROUP_BYTES
 from switchgear.engine.schedules import held_bytes
+from switchgear.engine.unsuccessful_jobs import NAMED_BYTES, UNSUCCESSFUL_BYTES
 from switchgear.engine.workers import ABILITY_BYTES, WORKER_BYTES
 from switchgear.model import Job, PackedSegment
 from switchgear.testing.invariants.broken_invariant import broken
@@ -20,6 +21,7 @@ __all__ = ["check_memory"]
 def check_memory(engine: Engine, unstored: Iterable[Job] | None) -> None:
     """The bytes counted for jobs, schedules, limiters, functions and workers are what they hold."""
     check_registrations(engine)
+    check_failures(engine)
     held = 0
     for job in engine.jobs.values():
         if not job.entry_bytes:
@@ -56,6 +58,15 @@ def check_registrations(engine: Engine) -> None:
             held += sum(GROUP_BYTES + len(requires) for requires in function.limiter.requiring)
     if memory.limiter_bytes != held:
         broken(f"{memory.limiter_bytes} bytes are counted for the queues of keys, which take {held}")
+
+
+def check_failures(engine: Engine) -> None:
+    """The bytes counted for jobs that ended without success."""
+    jobs = engine.unsuccessful_jobs
+    held = UNSUCCESSFUL_BYTES * len(jobs) + sum(NAMED_BYTES + len(name) for name in jobs.kept_names())
+    held += engine.transitions.recent_causes.held_bytes
+    if engine.memory.failure_bytes != held:
+        broken(f"{engine.memory.failure_bytes} bytes are counted for unsuccessful jobs, which take {held}")
 
 
 def packed_bytes(engine: Engine) -> int:

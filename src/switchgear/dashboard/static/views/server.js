@@ -217,7 +217,7 @@ function storageView(t) {
 
   const atMost = (seconds) => (seconds ? `≤ ${format.span(seconds)}` : "–");
 
-  const PARTS = ["jobs", "held_keys", "limiters", "history", "drafts", "subscriptions", "schedules", "registrations", "input", "output"];
+  const PARTS = ["jobs", "held_keys", "limiters", "history", "failures", "drafts", "subscriptions", "schedules", "series", "registrations", "input", "output"];
 
   return {
     everySeconds: 2,
