@@ -85,7 +85,7 @@ def test_a_server_listens_for_every_protocol_by_default() -> None:
 
 
 def test_submitters_and_workers_of_every_protocol_are_tried_with_each_other() -> None:
-    python = {"Python API"}
+    python = {"Python API", "Python API, HTTP"}
     assert {side.title for side in SUBMITTERS.values()} == python | titles([p for p in PROTOCOLS if p.can_submit])
     assert {side.title for side in WORKERS.values()} == python | titles([p for p in PROTOCOLS if p.can_work])
 

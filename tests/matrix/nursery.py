@@ -26,6 +26,7 @@ import msgspec
 
 from switchgear import App, current_job
 from switchgear.app.worker.background_worker import start_background
+from switchgear.app.worker.worker import WorkerSettings
 from switchgear.client import DraftWorker, DworkClient, GearMonkeyWorker, PingPongWorker, WmpWorker, Worker
 from switchgear.client.draft import DraftTask, DraftTiming
 from switchgear.client.gearman.worker import WorkerJob
@@ -237,7 +238,15 @@ def http(strings: Strings) -> None:
 
 
 def python(strings: Strings) -> None:
-    app = App(strings.addresses.gearman)
+    run_app(strings, strings.addresses.gearman)
+
+
+def python_http(strings: Strings) -> None:
+    run_app(strings, strings.addresses.http)
+
+
+def run_app(strings: Strings, url: str) -> None:
+    app = App(url)
 
     def work(payload: bytes) -> bytes:
         job = current_job()
@@ -246,12 +255,13 @@ def python(strings: Strings) -> None:
 
     app.task(name=strings.function)(work)
     strings.stop = lambda: None
-    with start_background(app, slots=1):
+    with start_background(app, slots=1, settings=WorkerSettings(lease_seconds=strings.order.lease_seconds or 15.0)):
         strings.stopping.wait()
 
 
 KINDS: Final[dict[str, Callable[[Strings], None]]] = {
-    function.__name__: function for function in (gearman, draft, pingpong, wmp, dwork, gearmonkey, redis, http, python)
+    function.__name__: function
+    for function in (gearman, draft, pingpong, wmp, dwork, gearmonkey, redis, http, python, python_http)
 }
 
 

@@ -53,6 +53,9 @@ LEGEND: Final = """\
 real Redis, to which the server has a [bridge](howto/gearmonkey-bridge.md). If both are at the Redis, they find each
 other there without the server: a job whose worker dies is lost, as it is without the server.
 
+"Python API" is the library of this package at a `gearman://` address, and "Python API, HTTP" the same at an `http://`
+address.
+
 A PING/PONG or dwork listener has jobs of one function, which the other side has to name. An operator can cancel a job
 whose submitter has no message for it (`switchgear cancel`); the submitter then receives a failure.
 """

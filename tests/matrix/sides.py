@@ -147,6 +147,15 @@ SUBMITTERS: Final = {
             _all("`job.cancel()`"),
             _HEARS_NOTHING_OF_DEATH,
         ),
+        _side(
+            "python_http",
+            "Python API, HTTP",
+            _all("`job.result()`"),
+            _all("`job.updates()`"),
+            _all("an exception with the reason, and with the traceback if the worker is a Python worker"),
+            _all("`job.cancel()`"),
+            _HEARS_NOTHING_OF_DEATH,
+        ),
     )
 }
 
@@ -223,6 +232,15 @@ WORKERS: Final = {
             _all("an exception; its traceback is part of the reason"),
             _all("`current_job().cancelled`"),
             _all("at once: its connection closes"),
+        ),
+        _side(
+            "python_http",
+            "Python API, HTTP",
+            _all("the return value of the task"),
+            _all("`current_job().progress()`"),
+            _all("an exception; its traceback is part of the reason"),
+            _all("`current_job().cancelled`"),
+            _all("when its lease expires"),
         ),
     )
 }

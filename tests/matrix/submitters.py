@@ -224,8 +224,8 @@ class HttpTicket(Ticket):
 
 
 class PythonTicket(Ticket):
-    def __init__(self, addresses: Addresses, payload: bytes, closing: ExitStack) -> None:
-        app = closing.enter_context(App(addresses.gearman))
+    def __init__(self, url: str, addresses: Addresses, payload: bytes, closing: ExitStack) -> None:
+        app = closing.enter_context(App(url))
 
         def work(payload: bytes) -> bytes:
             raise NotImplementedError("the worker has a function of its own under this name")
@@ -247,6 +247,14 @@ class PythonTicket(Ticket):
         self._job.cancel()
 
 
+def _python(addresses: Addresses, payload: bytes, closing: ExitStack) -> Ticket:
+    return PythonTicket(addresses.gearman, addresses, payload, closing)
+
+
+def _python_over_http(addresses: Addresses, payload: bytes, closing: ExitStack) -> Ticket:
+    return PythonTicket(addresses.http, addresses, payload, closing)
+
+
 SUBMIT: Final[dict[str, Callable[[Addresses, bytes, ExitStack], Ticket]]] = {
     "gearman": GearmanTicket,
     "draft": DraftTicket,
@@ -255,5 +263,6 @@ SUBMIT: Final[dict[str, Callable[[Addresses, bytes, ExitStack], Ticket]]] = {
     "gearmonkey": _over_the_listener,
     "redis": _over_redis,
     "http": HttpTicket,
-    "python": PythonTicket,
+    "python": _python,
+    "python_http": _python_over_http,
 }

@@ -56,6 +56,8 @@ _BACKOFF: Final = ReconnectBackoff(first_seconds=0.02, most_seconds=1.0, rng=wit
 class ThreadTransport(AppTransport):
     """Carries the requests of an app to its servers, in a thread."""
 
+    takes_graphs = True
+
     def __init__(
         self,
         locations: Sequence[ServerLocation],
@@ -64,8 +66,6 @@ class ThreadTransport(AppTransport):
     ) -> None:
         """`before_submission` is called with the requests of each submission, in the thread of the caller."""
         self._locations = locations
-        # HTTP reserves no handles for the jobs of a graph, so they are submitted one after the other.
-        self.takes_graphs = not any(location.url.startswith(("http://", "https://")) for location in locations)
         self._connect_seconds = connect_seconds
         # Weakly, so that an app which is dropped disconnects at once.
         self._before_submission = weakref.WeakMethod(before_submission) if before_submission is not None else None

@@ -6,15 +6,25 @@ import asyncio
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from switchgear import App, JobCancelled, TaskFailed, chain, current_job, group
 from switchgear.client import AsyncClient, Client
-from switchgear.errors import AlreadySubmitted, ConfigError, JobFailed, JobUnknown, NotFound, ServerUnreachable
+from switchgear.errors import (
+    AlreadySubmitted,
+    ConfigError,
+    JobFailed,
+    JobUnknown,
+    NotFound,
+    ServerRefused,
+    ServerUnreachable,
+)
 from tests.app.harness import working
 from tests.client.http.stage import HttpServer, running_http_server, running_nginx, speaking
+from tests.support.http_client import HttpClient
 from tests.support.proxy import cuttable
 from tests.support.servers import HOST, free_port
 from tests.support.waiting import DEADLINE_SECONDS, eventually
@@ -52,7 +62,7 @@ def test_jobs_run(app: App) -> None:
         assert "raise ValueError" in failed.value.remote_traceback
 
 
-def test_chains_groups_and_graphs_are_submitted_job_by_job(app: App) -> None:
+def test_chains_groups_and_graphs(app: App) -> None:
     @app.task
     def add(a: int, b: int) -> int:
         return a + b
@@ -63,6 +73,40 @@ def test_chains_groups_and_graphs_are_submitted_job_by_job(app: App) -> None:
         with app.graph() as graph:
             total = add(add(1, 2), add(3, 4))
         assert graph.job(total).result(WAIT) == 10
+
+
+def test_a_refused_graph_leaves_nothing() -> None:
+    with running_http_server("--set", "limits.jobs=5") as server, App(server.url) as app:
+
+        @app.task
+        def add(a: int, b: int) -> int:
+            return a + b
+
+        with pytest.raises(ServerRefused, match="full"):
+            group(add.s(number, number) for number in range(6)).submit()
+        with closing(HttpClient(server.url)) as client:
+            assert client.call("GET", "/v1/jobs").json["jobs"] == []
+
+
+def test_a_graph_survives_kill_9_after_its_answer(tmp_path: Path) -> None:
+    port = free_port()
+    store = f"sqlite:{tmp_path}/jobs.sqlite"
+    with running_http_server(store=store, port=port) as server, App(server.url) as app:
+
+        @app.task
+        def add(a: int, b: int) -> int:
+            return a + b
+
+        with app.graph() as graph:
+            many = [add(number, number) for number in range(1_500)]  # more than are submitted in one turn
+            last = add(many[0], many[-1])
+        server.server.process.kill()
+        server.server.process.wait()
+        with running_http_server(store=store, port=port) as server, closing(HttpClient(server.url)) as client:
+            (function,) = client.call("GET", "/v1/functions").json
+            assert (function["ready"], function["waiting_or_scheduled"]) == (1_500, 1)
+            told = client.call("GET", f"/v1/jobs/{graph.job(last).handle}/explain").json
+            assert (told["state"], told["reasons"][0]["word"]) == ("waiting", "waiting_for")
 
 
 def test_chains_take_results_of_other_jobs(app: App) -> None:

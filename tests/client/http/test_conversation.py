@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from switchgear.client.gearman.graph_request import GraphEncoder, GraphIds
 from switchgear.client.gearman.packets import response_decoder
+from switchgear.client.gearman.submit_request import SubmitRequest
 from switchgear.client.http.answers import AnswerParser, HttpAnswer
 from switchgear.client.http.conversation import HttpConversation
 from switchgear.client.http.exchange import HttpExchange
@@ -219,7 +221,39 @@ def test_a_grabbing_worker_sleeps_and_is_woken() -> None:
 
 def test_what_http_does_not_have() -> None:
     core = Core()
-    assert core.say(request(Packet.GRAPH_BEGIN, b"3"), request(Packet.SUBMIT_JOB_BG, b"\xff", b"", b"")) == []
-    (graph, name) = core.hear()
-    assert b"chains, groups and graphs need a gearman:// address" in graph[1]
+    assert core.say(request(Packet.SUBMIT_JOB_BG, b"\xff", b"", b"")) == []
+    (name,) = core.hear()
     assert b"UTF-8" in name[1]
+
+
+def test_a_graph_is_an_atomic_batch() -> None:
+    core = Core()
+    (reservation,) = core.say(request(Packet.GRAPH_BEGIN, b"2"))
+    assert (reservation.target, reservation.body) == ("/v1/jobs/handles", b'{"count":2}')
+    core.answer(reservation, {"first": "H:t:5", "count": 2}, 201)
+    assert core.hear() == [(Packet.GRAPH_IDS, b"H:t:5")]
+    encoder = GraphEncoder(GraphIds("H:t:5", 2, 0))
+    encoder.add(SubmitRequest(b"f", b"one", options={"timeout": 5}))
+    after = {"after": ["H:t:5", "H:t:1"], "on_failure": ["wait", "run"]}
+    encoder.add(SubmitRequest(b"g", b"\xff", options=after, durable=False))
+    parts = [request(Packet.GRAPH_PART, b"H:t:5", part) for part in encoder.parts()]
+    (batch,) = core.say(*parts, request(Packet.GRAPH_COMMIT, b"H:t:5"))
+    assert batch.target == "/v1/jobs/batch?atomic=1&first=H:t:5"
+    assert [json.loads(line) for line in batch.body.splitlines()] == [
+        {"function": "f", "timeout": 5, "priority": "normal", "payload": "one"},
+        {"function": "g", "priority": "normal", "payload": {"base64": "/w=="}, **after},
+    ]
+    core.answer(batch, b'{"line":1}\n{"line":2}\n')
+    assert core.hear() == [(Packet.GRAPH_CREATED, b"H:t:5\x002")]
+
+
+def test_the_first_wrong_job_of_a_graph_is_its_refusal() -> None:
+    core = Core()
+    (reservation,) = core.say(request(Packet.GRAPH_BEGIN, b"1"))
+    core.answer(reservation, {"first": "H:t:5", "count": 1}, 201)
+    (batch,) = core.say(request(Packet.GRAPH_COMMIT, b"H:t:5"))
+    refusal = json.dumps({"line": 1, "problem": {"code": "invalid_field", "detail": "wrong"}}).encode()
+    core.conversation.on_answer(batch, HttpAnswer(422, "", {"content-type": "application/x-ndjson"}, refusal + b"\n"))
+    assert core.hear()[-1] == (Packet.ERROR, b"INVALID_ARGUMENT\0wrong")
+    assert core.say(request(Packet.GRAPH_COMMIT, b"H:t:5")) == []
+    assert core.hear()[0][1].startswith(b"GRAPH_NOT_FOUND")

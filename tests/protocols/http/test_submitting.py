@@ -408,7 +408,82 @@ def test_an_atomic_batch_is_refused_as_a_whole_if_it_cannot_be_stored() -> None:
 def test_batches_of_wrong_sizes() -> None:
     harness = HttpHarness()
     assert harness.ask("client", "POST", "/v1/jobs/batch", b"").code == "batch_size"
-    assert harness.ask("client", "POST", "/v1/jobs/batch?atomic=1", b"{}\n" * 1001).status == 413
+    assert harness.ask("client", "POST", "/v1/jobs/batch", b"{}\n" * 10_001).status == 413
+
+
+# --- graphs ---
+
+
+def test_the_jobs_of_an_atomic_batch_wait_for_each_other() -> None:
+    harness = HttpHarness()
+    submit(harness)
+    body = lines(
+        {"function": "f"},
+        {"function": "g", "after": ["#1", "H:t:1"], "on_failure": ["wait", "run"]},
+        {"function": "h", "after": ["#1", "#2"]},
+    )
+    answer = harness.ask("client", "POST", "/v1/jobs/batch?atomic=1", body)
+    assert [line["handle"] for line in answer.lines] == ["H:t:2", "H:t:3", "H:t:4"]
+    assert [harness.engine.jobs[job_id].predecessors for job_id in (3, 4)] == [(2, 1), (2, 3)]
+
+
+@pytest.mark.parametrize("word", ["#2", "#3", "#0", "#", "#x", "#-1"])
+def test_a_line_waits_for_lines_before_it(word: str) -> None:
+    harness = HttpHarness()
+    body = lines({"function": "f"}, {"function": "g", "after": [word]})
+    answer = harness.ask("client", "POST", "/v1/jobs/batch?atomic=1", body)
+    assert answer.status == 422
+    assert answer.lines[0]["problem"]["errors"][0]["pointer"] == "/after"
+    assert harness.engine.job_count() == 0
+    assert harness.ask("client", "POST", "/v1/jobs/batch", lines({"function": "f"}, {"function": "g", "after": ["#1"]}))
+    assert harness.engine.job_count() == 1
+
+
+def test_a_long_atomic_batch() -> None:
+    harness = HttpHarness()
+    harness.setup.packet_bytes = 10_000_000
+    jobs: list[dict[str, Any]] = [{"function": "f", "payload": str(number)} for number in range(3_000)]
+    jobs.append({"function": "g", "after": [f"#{number}" for number in range(1, 3_001)]})
+    answer = harness.ask("client", "POST", "/v1/jobs/batch?atomic=1", lines(*jobs))
+    assert [line["id"] for line in answer.lines] == list(range(1, 3_002))
+    assert len(harness.engine.jobs[3_001].predecessors) == 3_000
+    wrong = harness.ask("client", "POST", "/v1/jobs/batch?atomic=1", lines(*jobs, {"function": ""}))
+    assert (wrong.status, [line["line"] for line in wrong.lines]) == (422, [3_002])
+    assert harness.engine.job_count() == 3_001
+    assert not harness.engine.is_graph_under_way
+
+
+def test_handles_are_reserved_for_a_batch() -> None:
+    harness = HttpHarness()
+    reserved = harness.ask("client", "POST", "/v1/jobs/handles", {"count": 2})
+    assert (reserved.status, reserved.json) == (201, {"first": "H:t:1", "count": 2})
+    submit(harness)
+    body = lines({"function": "f"}, {"function": "g", "after": ["H:t:1"], "payload": "H:t:1"})
+    answer = harness.ask("other connection", "POST", "/v1/jobs/batch?atomic=1&first=H:t:1", body)
+    assert [line["handle"] for line in answer.lines] == ["H:t:1", "H:t:2"]
+    assert harness.engine.jobs[2].predecessors == (1,)
+    again = harness.ask("client", "POST", "/v1/jobs/batch?atomic=1&first=H:t:1", body)
+    assert (again.status, again.code) == (404, "reservation_not_found")
+
+
+def test_reserved_handles_that_do_not_fit() -> None:
+    harness = HttpHarness()
+    for wrong in ({"count": 0}, {"count": 10**7}, {}, {"count": 1, "more": 1}):
+        assert harness.ask("client", "POST", "/v1/jobs/handles", wrong).status == 422
+    harness.ask("client", "POST", "/v1/jobs/handles", {"count": 2})
+    body = lines({"function": "f"})
+    assert harness.ask("client", "POST", "/v1/jobs/batch?first=H:t:1", body).code == "invalid_parameter"
+    assert harness.ask("client", "POST", "/v1/jobs/batch?atomic=1&first=H:t:1", body).code == "batch_size"
+    assert harness.engine.job_count() == 0
+
+
+def test_reservations_are_bounded() -> None:
+    harness = HttpHarness()
+    for _ in range(1_001):
+        harness.ask("client", "POST", "/v1/jobs/handles", {"count": 1})
+    body = lines({"function": "f"})
+    assert harness.ask("client", "POST", "/v1/jobs/batch?atomic=1&first=H:t:1", body).status == 404
+    assert harness.ask("client", "POST", "/v1/jobs/batch?atomic=1&first=H:t:2", body).status == 200
 
 
 def test_a_job_waits_for_very_many_others() -> None:

@@ -7,7 +7,12 @@ from typing import Any, Final
 import httptools
 import msgspec
 
-from switchgear.client.gearman.error_codes import ARGUMENT_TOO_LARGE, AUTHENTICATION_FAILED, JOB_NOT_FOUND
+from switchgear.client.gearman.error_codes import (
+    ARGUMENT_TOO_LARGE,
+    AUTHENTICATION_FAILED,
+    GRAPH_NOT_FOUND,
+    JOB_NOT_FOUND,
+)
 from switchgear.errors import PeerError
 from switchgear.refusals import REFUSALS
 from switchgear.text import harmless
@@ -23,6 +28,7 @@ GATEWAY_STATUSES: Final = frozenset({502, 503, 504})
 _CODES: Final = {
     "job_not_found": JOB_NOT_FOUND,
     "not_held": JOB_NOT_FOUND,
+    "reservation_not_found": GRAPH_NOT_FOUND,
     "not_found": "NOT_FOUND",
     "invalid_token": AUTHENTICATION_FAILED,
     "invalid_field": "INVALID_ARGUMENT",

@@ -24,6 +24,7 @@ from switchgear.client.http.answer_queue import AnswerQueue, AnswerSlot, error_p
 from switchgear.client.http.answers import HttpAnswer
 from switchgear.client.http.exchange import HttpExchange
 from switchgear.client.http.followed_jobs import FollowedJobs
+from switchgear.client.http.graph_submissions import HttpGraphs
 from switchgear.client.http.polled_worker import PolledWorker
 from switchgear.client.http.submissions import SUBMISSIONS, HttpSubmissions
 from switchgear.errors import PeerError
@@ -33,10 +34,6 @@ from switchgear.protocols.gearman.messages import Packet
 __all__ = ["HttpConversation"]
 
 OPTIONS: Final = frozenset({SWITCHGEAR_OPTION, TRACES_OPTION, b"exceptions"})
-GRAPH_NEEDS_GEARMAN: Final = (
-    "chains, groups and graphs need a gearman:// address: the HTTP interface does not reserve handles for them;"
-    " over HTTP, submit the jobs one after the other, each with the handles of those that it comes after"
-)
 NEEDS_GEARMAN: Final = "this needs a gearman:// address: the HTTP interface has nothing like it"
 
 
@@ -52,6 +49,7 @@ class HttpConversation:
         self._decoder = GearmanDecoder(REQUEST, LARGEST_PACKET_BYTES)
         self._followed = FollowedJobs(server, self._answers, self.exchanges)
         self._submissions = HttpSubmissions(server, self._answers, self.exchanges, self._followed.follow)
+        self._graphs = HttpGraphs(server, self._answers, self.exchanges)
         self.worker = PolledWorker(server, self._answers, self.exchanges)
 
     # --- the core's side ---
@@ -103,7 +101,11 @@ class HttpConversation:
             line = f"ERR UNKNOWN_COMMAND {NEEDS_GEARMAN.replace(' ', '+')}\r\n"
             self._answers.answer(self._answers.add(), line.encode())
         elif kind == Packet.GRAPH_BEGIN:
-            self._answers.answer(self._answers.add(), error_packet("INVALID_COMMAND", GRAPH_NEEDS_GEARMAN))
+            self._graphs.begin(body)
+        elif kind == Packet.GRAPH_PART:
+            self._graphs.add_part(body)
+        elif kind == Packet.GRAPH_COMMIT:
+            self._graphs.commit(body)
         elif not self.worker.on_packet(kind, body):
             self._answers.answer(self._answers.add(), error_packet("INVALID_COMMAND", NEEDS_GEARMAN))
 

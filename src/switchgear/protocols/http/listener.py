@@ -9,6 +9,7 @@ import msgspec
 from switchgear.access.browser_sessions import BrowserSessions
 from switchgear.config import Config, ListenUrl
 from switchgear.engine.engine import Engine
+from switchgear.protocols.http.batch_requests import HandleReservations
 from switchgear.protocols.http.gearmand_session import GearmandHttpSession
 from switchgear.protocols.http.guard import BrowserGuard
 from switchgear.protocols.http.identity import check_request
@@ -29,6 +30,7 @@ class HttpState:
 
     def __init__(self, engine: Engine) -> None:
         self.workers = HttpWorkers(engine)
+        self.reservations = HandleReservations()
         self.browsers = BrowserSessions()
         self.feed = LiveFeed(engine)
         self.request_counts: dict[str, AnswerCounts] = {}

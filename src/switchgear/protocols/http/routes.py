@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from switchgear.job_options import JobOption, OptionKind
 from switchgear.protocols.http import (
+    batch_requests,
     bulk,
     identity,
     live_feed,
@@ -392,7 +393,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         "/v1/jobs/batch",
         SUBMIT,
         "Submit many jobs, one on each line.",
-        submitting.on_submit_batch,
+        batch_requests.on_submit_batch,
         (
             json(200, "For each line, in order, the job or a problem.", schemas.BatchLine, media=NDJSON),
             json(422, "With `atomic`: problems of some lines; nothing was submitted.", schemas.BatchLine, media=NDJSON),
@@ -401,12 +402,24 @@ ROUTES: Final[tuple[Route, ...]] = (
             QueryParameter(
                 "atomic",
                 Boolean(),
-                f"Submit all jobs or none; then there are at most {submitting.MOST_ATOMIC_LINES}, without unique keys.",
+                "Submit all jobs or none, without unique keys; then `after` can name lines, as in `#1`.",
                 False,
             ),
+            QueryParameter("first", PlainText(), "With `atomic`: the first of the reserved handles that the jobs get."),
         ),
         body=BodyKind(NDJSON, schemas.JobSubmission),
         headers=TRACE,
+        tag="submit",
+        is_scoped=True,
+    ),
+    Route(
+        "POST",
+        "/v1/jobs/handles",
+        SUBMIT,
+        "Reserve handles for the jobs of an atomic batch.",
+        batch_requests.on_reserve_handles,
+        (json(201, "The handles are reserved, until they are used or the server restarts.", schemas.ReservedHandles),),
+        body=BodyKind(JSON, schemas.HandleReservation),
         tag="submit",
         is_scoped=True,
     ),

@@ -29,6 +29,7 @@ __all__ = [
     "FailReport",
     "FunctionChange",
     "GraphNode",
+    "HandleReservation",
     "HttpJobsPage",
     "JobAttempts",
     "JobChange",
@@ -44,6 +45,7 @@ __all__ = [
     "ProgressAnswer",
     "ProgressReport",
     "ReadyAnswer",
+    "ReservedHandles",
     "ScheduleDefinition",
     "WorkerCreated",
     "WorkerRegistration",
@@ -59,6 +61,7 @@ __all__ = [
     "longest_list",
     "progress_decoder",
     "registration_decoder",
+    "reservation_decoder",
     "schedule_decoder",
 ]
 
@@ -176,6 +179,19 @@ class BatchLine(TypedDict):
     id: NotRequired[int]
     joined: NotRequired[bool]
     problem: NotRequired[dict[str, Any]]
+
+
+class HandleReservation(msgspec.Struct, forbid_unknown_fields=True):
+    """How many handles are wanted, for the jobs of an atomic batch."""
+
+    count: Annotated[int, Meta(ge=1, le=1_000_000)]
+
+
+class ReservedHandles(TypedDict):
+    """The first of some consecutive handles, and their number."""
+
+    first: str
+    count: int
 
 
 class HttpJobsPage(TypedDict):
@@ -402,6 +418,7 @@ class BulkAction(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 fail_decoder: Final = msgspec.json.Decoder(FailReport)
 progress_decoder: Final = msgspec.json.Decoder(ProgressReport)
+reservation_decoder: Final = msgspec.json.Decoder(HandleReservation)
 poll_decoder: Final = msgspec.json.Decoder(PollRequest)
 awaited_decoder: Final = msgspec.json.Decoder(AwaitedHandles)
 arguments_decoder: Final = msgspec.json.Decoder(dict[str, Any])

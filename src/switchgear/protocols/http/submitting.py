@@ -1,8 +1,8 @@
-"""Handlers of requests that submit jobs: one as JSON, one whose payload is the body, and batches."""
+"""Handlers of requests that submit one job: as JSON, or with the payload as the body."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from functools import partial
 from hashlib import blake2b
 from typing import Any, Final
@@ -13,17 +13,15 @@ from msgspec import UNSET
 from switchgear.access.permissions import EVERYBODY
 from switchgear.engine.engine import SubmitOptions
 from switchgear.engine.predecessor_error import error_told
-from switchgear.errors import OptionError, PeerError, Refused
+from switchgear.errors import OptionError
 from switchgear.json_bytes import bytes_of, plain
 from switchgear.model import DONE, FINAL_STATES, NORMAL, SECOND_US, Delivery, Job
 from switchgear.numbers import whole_number
-from switchgear.protocols.http.messages import BYTES, NDJSON
+from switchgear.protocols.http.messages import BYTES
 from switchgear.protocols.http.problems import (
     HttpProblem,
     field_problem,
     option_problem,
-    refusal_problem,
-    refused_line,
     validation_problem,
 )
 from switchgear.protocols.http.routing import RouteCall
@@ -41,13 +39,12 @@ from switchgear.trace_context import is_traceparent
 
 __all__ = [
     "ATTACHMENT",
-    "MOST_ATOMIC_LINES",
-    "MOST_BATCH_BYTES",
-    "MOST_BATCH_LINES",
     "MOST_WAIT_SECONDS",
+    "HttpSubmission",
+    "created_json",
     "end_headers",
+    "json_submission",
     "not_done_problem",
-    "on_submit_batch",
     "on_submit_job",
     "on_submit_payload",
 ]
@@ -55,10 +52,6 @@ __all__ = [
 MOST_WAIT_SECONDS: Final = 600
 IDEMPOTENCY_US: Final = 86_400 * SECOND_US
 MOST_KEY_BYTES: Final = 255
-MOST_BATCH_LINES: Final = 10_000
-MOST_BATCH_BYTES: Final = 8 * 1024 * 1024
-MOST_ATOMIC_LINES: Final = 1_000  # which are submitted in one turn
-LINES_PER_STEP: Final = 50
 HANDLE: Final = Delivery.HANDLE  # a global is cheaper to look up than a member of an enumeration
 MOST_PLAIN_BYTES: Final = 4096  # a longer text is not read twice
 # A longer text may have lists of so many values that to read them takes longer than a turn may.
@@ -66,9 +59,6 @@ LONG_JSON_BYTES = 100_000
 MOST_LIST_VALUES = 100_000
 # What a peer has chosen is never shown by a browser as a page of this server.
 ATTACHMENT: Final = b"Content-Disposition: attachment\r\nContent-Security-Policy: sandbox; default-src 'none'\r\n"
-
-# Of a line of a batch: it is submitted in one step, in which no other peer is served. Other requests may have more.
-MOST_PREDECESSORS_OF_LINE: Final = 10_000
 
 
 class HttpSubmission:
@@ -149,9 +139,15 @@ def function_name(session: HttpSession, name: bytes, where: str, field: str) -> 
 
 
 def submission_of(
-    session: HttpSession, function: bytes, key: bytes, payload: bytes, given: Mapping[str, Any], where: str
+    session: HttpSession,
+    function: bytes,
+    key: bytes,
+    payload: bytes,
+    given: Mapping[str, Any],
+    where: str,
+    predecessor: Callable[[str], int] | None = None,
 ) -> HttpSubmission:
-    """A submission with these options; raises HttpProblem."""
+    """A submission with these options; raises HttpProblem.  `predecessor` finds jobs that are not named by handles."""
     read: ReadOptions | None = None
     if given:
         try:
@@ -159,7 +155,7 @@ def submission_of(
                 given,
                 has_unique=bool(key),
                 name_bytes=session.setup.name_bytes,
-                predecessor=session.predecessor,
+                predecessor=predecessor or session.predecessor,
             )
         except OptionError as error:
             raise option_problem(error, where) from None
@@ -222,15 +218,17 @@ def wanted_key(session: HttpSession, wanted: Any) -> bytes:
     return function_name(session, unique.encode(), "pointer", "/unique") if isinstance(unique, str) else b""
 
 
-def json_submission(session: HttpSession, text: bytes) -> HttpSubmission:
-    """A submission as JSON; raises HttpProblem."""
+def json_submission(
+    session: HttpSession, text: bytes, predecessor: Callable[[str], int] | None = None
+) -> HttpSubmission:
+    """A submission as JSON; raises HttpProblem.  See `submission_of`."""
     wanted = plain_submission(text)
     if wanted is None:
         wanted = submission_with_options(text)
     function = allowed_function(session, wanted)
     payload = wanted_payload(wanted)
     key = wanted_key(session, wanted)
-    return submission_of(session, function, key, payload, given_options(wanted), "pointer")
+    return submission_of(session, function, key, payload, given_options(wanted), "pointer", predecessor)
 
 
 def idempotency_key(call: RouteCall) -> bytes:
@@ -345,9 +343,9 @@ def answer_submitted(session: HttpSession, job: Job, wait_seconds: int, *, is_jo
         session.wait_for_end(wait, job, wait_seconds)
 
 
-def created_json(session: HttpSession, job: Job, *, is_joined: bool) -> bytes:
+def created_json(session: HttpSession, job_id: int, *, is_joined: bool) -> bytes:
     """`schemas.JobCreated`, written at once."""
-    return session.setup.created_json(str(job.id).encode(), is_joined=is_joined)
+    return session.setup.created_json(str(job_id).encode(), is_joined=is_joined)
 
 
 def answer_created(session: HttpSession, job: Job, *, is_joined: bool) -> None:
@@ -357,7 +355,7 @@ def answer_created(session: HttpSession, job: Job, *, is_joined: bool) -> None:
 
 def answer_accepted(session: HttpSession, job: Job, *, is_joined: bool) -> None:
     """202: the job has not ended yet."""
-    answer = created_json(session, job, is_joined=is_joined)
+    answer = created_json(session, job.id, is_joined=is_joined)
     session.respond(202, answer, headers=session.location(job.id) + b"Preference-Applied: wait\r\n")
 
 
@@ -423,118 +421,3 @@ def not_done_problem(session: HttpSession, job: Job, status: int) -> HttpProblem
     text = f"the job is {state}" if not error else error.decode("utf-8", "replace")
     headers = {"Switchgear-Job": session.handle_text(job.id), "Switchgear-State": state}
     return HttpProblem(status, f"job_{state}", text, headers=headers, more=more)
-
-
-# --- batches ---
-
-
-def on_submit_batch(session: HttpSession, call: RouteCall) -> None:
-    """POST /v1/jobs/batch"""
-    if len(call.body) > MOST_BATCH_BYTES:
-        raise HttpProblem(413, "batch_too_large", f"a batch has at most {MOST_BATCH_BYTES} bytes")
-    is_atomic = bool(call.option("atomic"))
-    most_lines = MOST_ATOMIC_LINES if is_atomic else MOST_BATCH_LINES
-    if call.body.count(b"\n") > most_lines + 1:
-        raise HttpProblem(413, "batch_too_large", f"such a batch has at most {most_lines} lines")
-    lines = call.body.split(b"\n")
-    if not lines[-1].strip():
-        lines.pop()
-    if not lines or len(lines) > most_lines:
-        raise HttpProblem(413 if lines else 422, "batch_size", f"such a batch has 1 to {most_lines} lines")
-    session.work_off(submit_together(session, call, lines) if is_atomic else submit_each(session, call, lines))
-
-
-def line_submission(session: HttpSession, line: bytes) -> HttpSubmission:
-    """The submission of a line; raises HttpProblem."""
-    submission = json_submission(session, line)
-    if submission.edges is not None:
-        try:
-            for _ in submission.edges:
-                pass
-        except OptionError as error:
-            raise option_problem(error, "pointer") from None
-        assert submission.options is not None
-        if len(submission.options.predecessors) > MOST_PREDECESSORS_OF_LINE:
-            text = f"has at most {MOST_PREDECESSORS_OF_LINE} handles in a batch"
-            raise field_problem("pointer", "/after", text)
-    return submission
-
-
-def submit_each(session: HttpSession, call: RouteCall, lines: list[bytes]) -> Iterator[Step]:
-    """Submit each line for itself, and answer with what became of each.
-
-    Each line of the answer is a piece of output of its own: should its job not be stored, it alone becomes a refusal.
-    """
-    session.begin_stream(200, NDJSON)
-    for number, line in enumerate(lines, 1):
-        if number % LINES_PER_STEP == 0:
-            yield False
-        try:
-            submission = line_submission(session, line)
-            submission.use_trace(call)
-            job, is_joined = submission.submit(session)
-            answer = created_line(session, number, job, is_joined=is_joined)
-        except (PeerError, Refused) as error:
-            answer = line_problem(session, number, error)
-        session.send_piece(answer + b"\n")
-    session.end_stream()
-
-
-def submit_together(session: HttpSession, call: RouteCall, lines: list[bytes]) -> Iterator[Step]:
-    """Submit all lines, or none if there is a problem with one."""
-    submissions: list[HttpSubmission] = []
-    problems: list[bytes] = []
-    for number, line in enumerate(lines, 1):
-        if number % LINES_PER_STEP == 0:
-            yield False
-        try:
-            submission = line_submission(session, line)
-            if submission.unique:
-                raise field_problem("pointer", "/unique", "jobs of an atomic batch have no unique keys")
-            submission.use_trace(call)
-            submissions.append(submission)
-        except HttpProblem as problem:
-            problems.append(line_problem(session, number, problem))
-    if problems:
-        answer_batch(session, problems, 422)
-        return
-    graph = session.engine.new_graph()
-    for submission in submissions:
-        options = submission.options or SubmitOptions()
-        name, predecessors, edges = options.name, options.predecessors, options.edges
-        options.name, options.predecessors, options.edges = b"", (), b""
-        template = graph.template(
-            session.engine.function_named(submission.function), options, submission.priority, Delivery.HANDLE
-        )
-        graph.add(template, submission.payload, name, predecessors, (), edges)
-    first = len(session.promised_jobs)
-    jobs = session.engine.submit_graph(graph)
-    session.answer_all_since(first)
-    jobs.sort(key=job_number)
-    answers = [created_line(session, number, job, is_joined=False) for number, job in enumerate(jobs, 1)]
-    answer_batch(session, answers, 200)
-
-
-def created_line(session: HttpSession, number: int, job: Job, *, is_joined: bool) -> bytes:
-    """The answer to a line that was submitted: `schemas.BatchLine`."""
-    return b'{"line":%d,%b' % (number, created_json(session, job, is_joined=is_joined)[1:])
-
-
-def job_number(job: Job) -> int:
-    return job.id
-
-
-def line_problem(session: HttpSession, number: int, error: PeerError | Refused) -> bytes:
-    """The answer to a line that was not submitted."""
-    if isinstance(error, Refused):
-        problem = refusal_problem(error, error.told(session.handle_text))
-    elif isinstance(error, HttpProblem):
-        problem = error
-    else:
-        problem = HttpProblem(400, error.code.lower(), str(error))
-    return refused_line(number, problem)
-
-
-def answer_batch(session: HttpSession, answers: list[bytes], status: int) -> None:
-    answers.append(b"")
-    session.respond(status, b"\n".join(answers), NDJSON)
