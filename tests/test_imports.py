@@ -31,3 +31,14 @@ def test_only_what_is_needed_is_imported(program: str, needed: set[str]) -> None
     script = f"{program}\nimport sys\nprint(*sorted(set({HEAVY!r}) & set(sys.modules)))\n"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert set(done.stdout.splitlines()[-1].split()) <= needed
+
+
+@pytest.mark.parametrize(
+    ("program", "most"),
+    # How many there are today, and a few more: a new one among them should have a reason.
+    [("import switchgear", 45), ("from switchgear import App", 260), (HELP, 150)],
+)
+def test_few_modules_are_imported(program: str, most: int) -> None:
+    script = f"import sys\nbefore = set(sys.modules)\n{program}\nprint(len(set(sys.modules) - before))\n"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert int(done.stdout.splitlines()[-1]) <= most

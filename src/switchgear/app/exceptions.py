@@ -5,7 +5,8 @@ only if it has that class already, and if the class is allowed: a built-in excep
 by the module of the task, or one that was registered (`App(exceptions=[...])`). Nothing is imported because of what a
 server sends.
 
-What is raised then is both: a `TaskFailed`, with the traceback of the worker, and an exception of that class.
+What is raised then is both: a `TaskFailed`, with the traceback of the worker, and an exception of that class. The
+layers for programs of other libraries raise the exception itself (`original_exception`), as those libraries do.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from switchgear.app.app import App
     from switchgear.app.task import Task
 
-__all__ = ["allowed_exception", "raised_line", "restored_failure"]
+__all__ = ["allowed_exception", "original_exception", "raised_line", "restored_failure", "traceback_in"]
 
 _LONGEST_ARGUMENTS_BYTES: Final = 4_096
 
@@ -67,6 +68,35 @@ def restored_failure(app: App, task: Task[Any, Any] | None, failure: JobFailed) 
     except Exception:  # a class that cannot be combined or filled so
         return failure
     return restored
+
+
+def original_exception(failure: TaskFailed) -> BaseException:
+    """The exception that the task raised, with its arguments; the failure itself if its class is not known here.
+
+    The class may be of any module that this process has imported; nothing is imported because of it.
+    """
+    module, name, arguments = failure.raised
+    found: Any = sys.modules.get(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    kind = _exception(found, module, name)
+    if kind is None:
+        return failure
+    if arguments is None:  # they were not sent: only Python can express them
+        arguments = (failure.message,) if failure.message else ()
+    try:
+        error = kind(*arguments)
+    except Exception:  # a class that takes other arguments
+        return failure
+    error.__cause__ = failure  # the traceback of the worker
+    return error
+
+
+def traceback_in(error: str | None) -> str | None:
+    """The traceback of the worker within the error of a job; the error itself if it has none, None without an error."""
+    if not error:
+        return None
+    return TaskFailed("", error=error.encode()).remote_traceback or error
 
 
 def allowed_exception(

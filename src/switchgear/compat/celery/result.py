@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from switchgear.app.current_job import current_job
+from switchgear.app.exceptions import original_exception, traceback_in
 from switchgear.compat.celery import states
 from switchgear.compat.celery.exceptions import CeleryTimeoutError, TaskRevokedError, TimeLimitExceeded
 from switchgear.compat.json_types import from_json_types
 from switchgear.compat.not_supported import NotSupported
-from switchgear.compat.remote_errors import original_exception, traceback_in
 from switchgear.errors import (
     JobCancelled,
     JobExpired,
