@@ -122,6 +122,11 @@ class NodeWatch:
             return False
         return now_s - known.changed_s > max(node.lease_seconds, own_lease_seconds)
 
+    def silent_seconds(self, node: NodeLease, now_s: float) -> float:
+        """How long ago the node gave its last sign of life that this node has seen."""
+        known = self._seen.get(node.id)
+        return 0.0 if known is None else max(0.0, now_s - known.changed_s)
+
     def is_steady(self, node: NodeLease, now_s: float) -> bool:
         """Whether the node has been there for a whole lease, so that it is worth moving partitions to it."""
         known = self._seen.get(node.id)

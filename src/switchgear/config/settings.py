@@ -464,6 +464,19 @@ class ClusterConfig(Checked):
         " connections on to it, and one of them takes over when it ends.",
         "A single server needs no others.",
     )
+    mode: str = setting(
+        "standby",
+        Choice("standby", "owners"),
+        "How the nodes share the work. With `standby`, one of them owns all jobs. With `owners`, each owns a part of"
+        " the functions, and passes on what concerns the others; not everything is possible then.",
+        "A standby can do everything that a single server can.",
+    )
+    link_port: int = setting(
+        0,
+        WholeNumber(0, 65_535),
+        "The port at which other nodes connect to this one, in the mode `owners`; 0: any free port.",
+        "Nodes find the port in the database.",
+    )
     name: str = setting(
         "",
         FreeText(100),

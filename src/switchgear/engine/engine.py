@@ -36,6 +36,7 @@ from switchgear.engine.lost_starts import LostStarts
 from switchgear.engine.one_job_workers import OneJobRules, OneJobWorkers
 from switchgear.engine.packed_queues import PackedQueues
 from switchgear.engine.payload_arrivals import PayloadArrivals
+from switchgear.engine.placement import Placement
 from switchgear.engine.ready_queues import ReadyQueues
 from switchgear.engine.requirements import Requirements
 from switchgear.engine.restore import Restore, Restoring
@@ -279,6 +280,15 @@ class Engine:
         self._state.refusal = refusal
 
     @property
+    def placement(self) -> Placement | None:
+        """Knows which functions other engines have; `None` if there are no others."""
+        return self._state.placement
+
+    @placement.setter
+    def placement(self, placement: Placement | None) -> None:
+        self._state.placement = placement
+
+    @property
     def handing_out(self) -> bool:
         """Whether jobs are started at all."""
         return self._state.handing_out
@@ -460,6 +470,13 @@ class Engine:
     ) -> Generator[bool, None, Job]:
         """The same for a job of very many predecessors, none named twice: in slices, with False after each."""
         return self._submissions.submit_wide(function_name, unique, payload, priority, delivery, subscriber, options)
+
+    def borrow(self, job: Job, subscriber: Peer) -> None:
+        """Enter a copy of a job of a foreign function for the workers here; see `switchgear.engine.placement`.
+
+        The subscriber is told how it ends. It has one attempt, and is never stored.
+        """
+        self._submissions.borrow(job, subscriber)
 
     def new_graph(
         self, *, joins: bool = False, is_long: bool = False, reserved: range = NONE_RESERVED
@@ -871,6 +888,10 @@ class Engine:
     def release(self, worker: Worker, job_id: int, start_number: int = 0) -> Job | None:
         """Return a job to its queue; the attempt does not count."""
         return self._reports.release(worker, job_id, start_number)
+
+    def lose(self, worker: Worker, job_id: int, start_number: int = 0) -> Job | None:
+        """Return a job to its queue: the worker to which this one had passed it on is gone."""
+        return self._reports.lost(worker, job_id, start_number)
 
     def could_not_be_sent(self, worker: Worker, job_id: int, lost: bytes = b"") -> Job | None:
         """Take back a job that could not be sent because its payload cannot be read.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import Final
 
+from switchgear.engine.placement import FOREIGN_LIMIT, is_foreign
 from switchgear.engine.ready_queues import ReadyQueues
 from switchgear.engine.state import EngineState
 from switchgear.engine.wakeups import Wakeups
@@ -50,6 +51,8 @@ class FunctionRegistry:
             function = state.functions[name] = Function(name)
             if state.settings.jobs_per_function:
                 function.limits = [state.settings.jobs_per_function] * 3
+            if state.placement is not None and not state.placement.is_ours(name):
+                function.limits = [FOREIGN_LIMIT] * 3
             state.observer.function_created(function)
         function.named_us = state.now_us
         return function
@@ -127,4 +130,4 @@ class FunctionRegistry:
         # A function that was named in this turn is about to be used.
         if function.limiter is not None or function.paused or function.named_us >= state.now_us:
             return False
-        return function.limits == [state.settings.jobs_per_function] * 3
+        return is_foreign(function) or function.limits == [state.settings.jobs_per_function] * 3

@@ -382,6 +382,7 @@ class GraphSubmission:
 
     def _refuse_if_full(self) -> None:
         state = self._parts.state
+        state.refuse_edges()
         if state.refusal is not None and not self._released:  # a worker may always release its jobs
             raise Refused(state.refusal.reason, str(state.refusal))
         if not self._new and not self.retried:

@@ -10,12 +10,13 @@ from mypy_extensions import mypyc_attr
 
 from switchgear.engine.flows import UNKNOWN_SOURCE, Flows
 from switchgear.engine.lifecycle import next_state
+from switchgear.engine.placement import Placement
 from switchgear.errors import Refused
 from switchgear.memory import MemoryAccount
 from switchgear.model import SECOND_US, Cause, Function, Job, JobState, JobTable, Peer, Schedule, Worker
 from switchgear.model.job import MOVE_BYTES
 from switchgear.model.names import NameTable
-from switchgear.refusals import REFUSED_CONFLICT, REFUSED_FULL
+from switchgear.refusals import REFUSED_CONFLICT, REFUSED_FULL, REFUSED_LIMIT
 
 __all__ = ["EngineSettings", "EngineState", "Observer"]
 
@@ -120,6 +121,7 @@ class EngineState:
         # Jobs that are next and whose payloads are not in memory, since the owner last took them.
         self.wanted_payloads: list[Job] = []
         self.refusal: Refused | None = None  # set while no submission is accepted
+        self.placement: Placement | None = None  # other engines have some of the functions
         self.handing_out = True
         self.has_wake_policy = False
         self.hands_out_plainly = True  # and there is no wake policy to be asked
@@ -230,6 +232,12 @@ class EngineState:
         """Whether the job has expired. Asked where several deadlines may be due at once."""
         return 0 < job.expires_us <= self.now_us
 
+    def refuse_edges(self) -> None:
+        """Raise Refused if predecessors and graphs are not possible: jobs of other engines are not known here."""
+        if self.placement is not None:
+            text = "jobs cannot wait for other jobs: the server is one of several that own functions"
+            raise Refused(REFUSED_LIMIT, text)
+
     def is_name_reserved(self, name: bytes) -> bool:
         """Whether a job of this name is about to be submitted."""
         for names in self.reserved_names:  # noqa: SIM110  (a generator would take longer than all the rest)
@@ -239,6 +247,8 @@ class EngineState:
 
     def refuse_taken_name(self, name: bytes) -> None:
         """Raise Refused if an unfinished or reserved job has this name."""
+        if self.placement is not None:
+            raise Refused(REFUSED_LIMIT, "a job cannot have a name: the server is one of several that own functions")
         if name in self.names or self.is_name_reserved(name):
             raise Refused(REFUSED_CONFLICT, f"there is an unfinished job named {name!r}")
 

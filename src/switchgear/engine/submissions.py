@@ -11,6 +11,7 @@ from switchgear.engine.dispatcher import Dispatcher
 from switchgear.engine.flows import SCHEDULE_SOURCE
 from switchgear.engine.functions import FunctionRegistry
 from switchgear.engine.packed_queues import PackedQueues
+from switchgear.engine.placement import is_foreign
 from switchgear.engine.ready_queues import ReadyQueues
 from switchgear.engine.requirements import Requirements
 from switchgear.engine.state import EngineState
@@ -117,6 +118,8 @@ class Submissions:
         if (limit and function.total >= limit) or (
             state.settings.jobs and self._packed.unfinished_count() >= state.settings.jobs
         ):
+            if state.placement is not None and is_foreign(function):
+                return state.placement.submit(function, unique, payload, priority, delivery, subscriber, options)
             raise Refused(REFUSED_FULL, QUEUE_IS_FULL)
         job_id = state.next_job_id
         job = Job(job_id, function, unique, payload, priority, delivery, state.now_us)
@@ -199,6 +202,7 @@ class Submissions:
         another, its edges are removed again.
         """
         submission = (function_name, unique, payload, priority, delivery, subscriber, options)
+        self._state.refuse_edges()
         function = self._state.functions.get(function_name)
         if options.job_id or (unique and function is not None and self._packed.has_holder(function, unique)):
             return self.submit(*submission)
@@ -274,9 +278,17 @@ class Submissions:
         elif job.id >= state.stored_ids:
             state.concern_speaker()
 
+    def borrow(self, job: Job, subscriber: Peer) -> None:
+        """Enter a copy of a job of another engine, which this one's workers may run once. It is never stored."""
+        job.attempts_limit = 1
+        self._queues.rank_last(job)
+        self._enter(job, subscriber, False)
+
     def reserve_ids(self, count: int) -> range:
         """Reserve so many consecutive ids for jobs that may be submitted later; raises Refused."""
         state = self._state
+        if count > 1:
+            state.refuse_edges()
         first_id = state.next_job_id
         if count > 1:
             if state.unused_ids + count > MOST_UNUSED_IDS:
@@ -318,7 +330,8 @@ class Submissions:
             self._state.refuse_without_memory(more_bytes)
 
     def _refuse_unreserved(self, job_id: int) -> None:
-        if not 0 < job_id < self._state.next_job_id or self._packed.has_job(job_id):
+        is_known = self._state.placement is not None or 0 < job_id < self._state.next_job_id
+        if not is_known or self._packed.has_job(job_id):
             raise Refused(REFUSED_CONFLICT, f"the id {job_id} is not reserved")
 
     def _with_reserved_id(self, job: Job, options: SubmitOptions) -> Job:
@@ -396,6 +409,7 @@ class Submissions:
 
     def _await_predecessors(self, job: Job, predecessors: tuple[int, ...], edges: bytes) -> list[int]:
         """Let a new job wait for its predecessors that are not done, and return them."""
+        self._state.refuse_edges()
         if len(predecessors) > 1 and len(set(predecessors)) < len(predecessors):
             predecessors, edges = without_repetitions(predecessors, edges)
         job.predecessors = predecessors

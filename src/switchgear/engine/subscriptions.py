@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from switchgear.engine.placement import is_foreign
 from switchgear.engine.sliced_work import SlicedKind, SlicedWork
 from switchgear.engine.state import EngineState
 from switchgear.engine.transitions import Transitions
@@ -35,6 +36,9 @@ class JobSubscriptions:
         job.subscribers.append(subscriber)
         subscriber.subscriptions[job.id] = job
         self._state.count_more(job, SUBSCRIPTION_BYTES)
+        placement = self._state.placement
+        if placement is not None and is_foreign(job.function):
+            placement.watch(job)
 
     def unsubscribe(self, subscriber: Peer) -> None:
         """End all subscriptions of a peer that is gone. A job that only this peer waited for is cancelled, unless it is
@@ -72,6 +76,10 @@ class JobSubscriptions:
                 subscriber.ended_subscriptions = None
             self._unlist(job, subscriber)
             if job.delivery == Delivery.WAIT and job.subscribers is None and job.state in QUEUED_STATES:
+                placement = self._state.placement
+                if placement is not None and placement.abandon(job):
+                    yield
+                    continue
                 self._transitions.leave_queue(job)
                 self._transitions.finish(job, Cause.ABANDONED)
             yield

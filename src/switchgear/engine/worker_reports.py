@@ -16,6 +16,7 @@ from switchgear.engine.dispatcher import Dispatcher
 from switchgear.engine.limiters import Limiters
 from switchgear.engine.lost_starts import LostStarts
 from switchgear.engine.packed_queues import PackedQueues
+from switchgear.engine.placement import is_foreign
 from switchgear.engine.ready_queues import ReadyQueues
 from switchgear.engine.state import EngineState
 from switchgear.engine.transitions import Transitions
@@ -156,6 +157,10 @@ class WorkerReports:
             return None
         if job.worker is not worker:
             return self.fail(worker, job_id)
+        placement = self._state.placement
+        if placement is not None and is_foreign(job.function):
+            placement.note_retry(job, delay_us, error, attempts_limit)
+            return self.fail(worker, job_id, 1, error)
         job.has_details = True
         if attempts_limit >= 0 > job.attempts_limit:
             job.attempts_limit = attempts_limit
@@ -191,6 +196,18 @@ class WorkerReports:
             return job
         self._attempts.detach(job)
         self._transitions.requeue(job, Cause.GIVEN_BACK, goes_last=True)
+        return job
+
+    def lost(self, worker: Worker, job_id: int, start_number: int = 0) -> Job | None:
+        """Return a job to its queue because the worker to which this one had passed it on is gone."""
+        job = self._reported(worker, job_id, start_number)
+        if job is None:
+            return None
+        if job.worker is not worker:
+            self._free(worker, job_id)
+            return job
+        self._attempts.detach(job)
+        self._transitions.requeue(job, Cause.WORKER_LOST)
         return job
 
     def could_not_be_sent(self, worker: Worker, job_id: int, lost: bytes = b"") -> Job | None:

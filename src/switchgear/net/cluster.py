@@ -20,6 +20,7 @@ from switchgear.errors import ConfigError, StorageError
 from switchgear.memory import MemoryAccount
 from switchgear.net.standby_gateway import OwnerAddress, StandbyGateway
 from switchgear.net.tcp import TcpListener
+from switchgear.partitions import PARTITIONS
 from switchgear.postgresql import is_postgresql
 from switchgear.storage.postgres import PostgresStore
 from switchgear.storage.postgres_lease import LeaseRow
@@ -143,6 +144,7 @@ class ClusterMember:
                 "role": self._role(row, now_s - seen_s),
                 "version": row.version,
                 "silent_seconds": round(max(0.0, now_s - seen_s), 1),
+                "partitions": PARTITIONS if self._role(row, now_s - seen_s) == "owner" else 0,
             }
             for row, seen_s in self._nodes.values()
         ]

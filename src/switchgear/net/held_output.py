@@ -8,10 +8,12 @@ peer comes after that. If the commit fails, the held output waits again, ahead o
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
+from typing import Protocol
 
 from switchgear.engine.engine import Engine
 from switchgear.errors import Refused
-from switchgear.model import Peer
+from switchgear.model import Job, Peer
 from switchgear.protocols.output import Output
 
 __all__ = ["HeldOutput", "send_output"]
@@ -19,11 +21,24 @@ __all__ = ["HeldOutput", "send_output"]
 log = logging.getLogger("switchgear")
 
 
+class OwnersAnswers(Protocol):
+    """What other nodes, which own functions, have answered to submissions that were passed on to them."""
+
+    refused: dict[int, Refused]  # by id of the submission; removed when the submitter is told
+    joined: dict[int, int]  # likewise, the id of the job that it has joined
+
+    def must_wait(self, promised: Sequence[tuple[int, Job]]) -> bool:
+        """Whether another node has not answered yet about one of these jobs."""
+
+
 class HeldOutput:
     """The output that waits for a commit."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
+        self.owners: OwnersAnswers | None = None  # None: there are no other nodes
+        self._unanswered: list[Output] = []  # the commit is done, and what is held waits for other nodes
+        self._behind: list[Output] = []  # of these, those with output that has to wait for another commit after that
         self.waiting: list[Output] = []  # for the next commit
         self._held: list[Output] = []  # for the commit in progress
         self._batch = 0  # the last one that is stored, or in the commit in progress
@@ -51,6 +66,9 @@ class HeldOutput:
         """Hold the waiting output: a commit begins that has all changes so far."""
         self._batch = self.engine.close_batch()
         self._held, self.waiting = self.waiting, []
+        if self._unanswered:
+            self._behind += [output for output in self._held if output.held is not None]
+            self._held = [output for output in self._held if output.held is None]
         for output in self._held:
             output.hold()
 
@@ -58,19 +76,59 @@ class HeldOutput:
         """Send the output that was held for the commit."""
         self.engine.batch_is_stored(self._batch)
         held, self._held = self._held, []
+        if self.owners is not None:
+            held = self._without_unanswered(held, self.owners)
         for output in held:
-            ready = output.release()
-            if output.waiting:
-                output.transport.write(ready)
+            self._release(output)
+
+    def _release(self, output: Output) -> None:
+        ready = output.release()
+        if output.waiting:
+            output.transport.write(ready)
+        else:
+            output.out = ready + output.out
+            send_output(output)
+
+    def _without_unanswered(self, held: list[Output], owners: OwnersAnswers) -> list[Output]:
+        """The outputs that wait for no other node, with what the others have answered; the rest stays held."""
+        ready: list[Output] = []
+        for output in held:
+            if owners.must_wait(output.held_jobs):
+                self._unanswered.append(output)
             else:
-                output.out = ready + output.out
-                send_output(output)
+                if owners.refused or owners.joined:
+                    output.correct_held(owners.refused, owners.joined)
+                ready.append(output)
+        return ready
+
+    def owners_answered(self) -> None:
+        """Send output that waited for other nodes, as far as they have answered.
+
+        An answer that promised a refused job becomes a refusal, and one that promised a job which has joined another
+        names that one.
+        """
+        if not self._unanswered or self.owners is None:
+            return
+        unanswered, self._unanswered = self._unanswered, []
+        for output in self._without_unanswered(unanswered, self.owners):
+            if output in self._behind:
+                self._behind.remove(output)
+                self.waiting.append(output)
+            if output.waiting or output.unstored_batch <= self.engine.stored_batch:
+                self._release(output)
+            else:  # what came later has to wait for the commit in progress
+                output.transport.write(output.release())
+                output.hold()
+                self._held.append(output)
 
     def commit_failed(self) -> None:
         """Let the held output wait for another commit."""
         self._batch = self.engine.stored_batch
         held, self._held = self._held, []
-        self.waiting = held + [output for output in self.waiting if output.held is None]
+        unanswered = self._unanswered
+        later = [output for output in self.waiting if output.held is None or output in unanswered]
+        self.waiting = held + later + self._behind
+        self._behind = []
         for output in held:
             output.unhold()
             output.waiting = True
@@ -91,6 +149,8 @@ class HeldOutput:
             output.refuse_withdrawn(refused)
             if output.must_wait(self._batch):
                 self.waiting.append(output)
+            elif output.held is not None:
+                output.waiting = False  # what is held waits for another node
             else:
                 output.waiting = False
                 output.out = output.release() + output.out

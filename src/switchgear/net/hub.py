@@ -131,6 +131,15 @@ class Hub(Context):
     async def _restore(self, snapshot: Snapshot) -> None:
         self.engine.advance(self.clock.now_us())
         self.changes.restored(snapshot.next_job_id, snapshot.jobs)
+        await self._feed(snapshot)
+
+    async def adopt(self, snapshot: Snapshot) -> None:
+        """Restore jobs of other functions beside those that the engine has, in turns of their own."""
+        for job in snapshot.jobs:
+            self.payloads.spill(job)
+        await self._feed(snapshot, in_turns=True)
+
+    async def _feed(self, snapshot: Snapshot, *, in_turns: bool = False) -> None:
         restoring = self.engine.restore_in_portions(
             snapshot.jobs,
             snapshot.unsuccessful,
@@ -144,6 +153,8 @@ class Hub(Context):
         try:
             portion: Sequence[PlainJob] | None = None
             while True:
+                if in_turns:
+                    self.begin_turn()
                 try:
                     wants_portion = restoring.send(portion)
                 except StopIteration:

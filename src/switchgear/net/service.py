@@ -57,6 +57,7 @@ from switchgear.version import BUILD, VERSION
 
 if TYPE_CHECKING:
     from switchgear.net.cluster import ClusterMember
+    from switchgear.net.owners.member import OwnersMember
 
 __all__ = ["RestoreDisplay", "Service", "check_files", "run_server"]
 
@@ -161,6 +162,7 @@ class Service:
         self._reloads_later = False  # the configuration, once the server serves
         self.store: Store
         self._member: ClusterMember | None = None  # of a cluster
+        self._owners: OwnersMember | None = None  # of a cluster in which each node owns a part
         self._dashboard: DashboardOnRequest | None = None  # of an embedded directory
         self._prefix = handle_prefix(config)
 
@@ -171,8 +173,9 @@ class Service:
                 check_database(path)
             self._open_store()
             stack.push_async_callback(self.store.close)
-            if self._member is not None:
-                self._prefix = await self._member.join(self._prefix)
+            member = self._member or self._owners
+            if member is not None:
+                self._prefix = await member.join(self._prefix)
             self.telemetry = Telemetry(asyncio.get_running_loop().time)
             for path in databases(self.config):
                 if is_open_to_others(path):
@@ -198,6 +201,8 @@ class Service:
             tasks = [asyncio.create_task(task) for task in (self._housekeeping(), self._retention(), self._beat())]
             if self._member is not None:
                 tasks.append(asyncio.create_task(self._member.keep_in_touch()))
+            if self._owners is not None:
+                tasks.append(asyncio.create_task(self._owners.run()))
             stack.push_async_callback(cancel_all, tasks)
             self.loop_lag.start()
             stack.callback(self.loop_lag.close)
@@ -210,6 +215,12 @@ class Service:
 
     def _open_store(self) -> None:
         """Open the store; of a node of a cluster, only prepare to open it."""
+        if self.config.cluster.enabled and self.config.cluster.mode == "owners":
+            from switchgear.net.owners.member import OwnersMember, owners_store
+
+            self.store = owned = owners_store(self.config)
+            self._owners = OwnersMember(self.config, owned)
+            return
         if self.config.cluster.enabled:
             from switchgear.net.cluster import ClusterMember, clustered_store
 
@@ -248,6 +259,8 @@ class Service:
             self.operations.context.open_dashboard = self._dashboard.open
         if self._member is not None:
             self.operations.context.nodes = self._member.describe
+        if self._owners is not None:
+            self.operations.context.nodes = self._owners.describe
         metrics = Metrics(self.hub, self.loop_lag)
         metrics.recorder = self.recorder
         metrics.connections = self.listeners.connections_by_protocol
@@ -291,6 +304,9 @@ class Service:
             await cancel_all([standing_by, stopping, touching])
 
     async def _restore(self) -> bool:
+        if self._owners is not None:
+            await self._owners.begin(self.hub)
+            return True
         loading = asyncio.create_task(self.hub.load())
         stopping = asyncio.create_task(self._stop.wait())
         reporting = [asyncio.create_task(self._report_restoring())]
@@ -377,6 +393,8 @@ class Service:
             return
         self.listeners.stop_accepting(is_draining=True)
         seconds = self.config.drain_timeout_seconds
+        if self._owners is not None:
+            await self._owners.leave()
         self.manager.stopping(seconds + MOST_SILENT_SECONDS)
         self.hub.begin_turn()
         self.engine.drain()
@@ -386,6 +404,8 @@ class Service:
                 await asyncio.wait_for(self._drained(), seconds)
         self.listeners.stop_accepting()
         self._give_back()
+        if self._owners is not None:
+            await self._owners.close()
         await self.hub.flush()  # before connections are closed: a result may be waiting for its commit
 
     async def _stop_as_guest(self) -> None:

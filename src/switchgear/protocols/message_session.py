@@ -264,6 +264,9 @@ class MessageSession(Session):
         """The message in place of an answer that promised a withdrawn job."""
         return answer
 
+    def refusal_instead_of(self, answer: Any, refused: Refused) -> Any:
+        return self.refused_message(answer, refused)
+
     def refuse_withdrawn(self, refused: Refused) -> None:
         still_promised = []
         for index, job in self.promised_jobs:

@@ -120,6 +120,25 @@ class Output(Peer):
         """The output in place of an answer that promised a withdrawn job."""
         return answer
 
+    def answer_with_id(self, answer: Any, job_id: int) -> Any:
+        """The output in place of an answer that promised a job, if another node has joined it to the job with this
+        id."""
+        return answer
+
+    def correct_held(self, refused: dict[int, Refused], joined: dict[int, int]) -> None:
+        """Correct held answers to submissions that another node has refused, or joined to another job; they are
+        removed."""
+        held = self.held or []
+        for index, job in self.held_jobs:
+            refusal = refused.pop(job.id, None)
+            joined_id = joined.pop(job.id, 0)
+            if index >= len(held):
+                continue
+            if refusal is not None:
+                held[index] = self.refusal_instead_of(held[index], refusal)
+            elif joined_id:
+                held[index] = self.answer_with_id(held[index], joined_id)
+
     def refuse_withdrawn(self, refused: Refused) -> None:
         """Replace the promises of withdrawn jobs by refusals."""
         still_promised = []

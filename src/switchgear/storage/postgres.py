@@ -24,7 +24,7 @@ from switchgear.storage.base import JobQuery, Snapshot, Spare, Store
 from switchgear.storage.function_rows import FunctionsById, function_row, row_without_settings
 from switchgear.storage.lone_thread import LoneThread
 from switchgear.storage.postgres_connection import PostgresConnection
-from switchgear.storage.postgres_fence import DEFAULT_LEASE_SECONDS
+from switchgear.storage.postgres_fence import DEFAULT_LEASE_SECONDS, PostgresFence
 from switchgear.storage.postgres_lease import PostgresLease
 from switchgear.storage.postgres_nodes import PostgresNodes
 from switchgear.storage.postgres_reads import PostgresReads
@@ -75,6 +75,7 @@ class PostgresStore(Store):
         connect = partial(PostgresConnection, url, self._parameters)
         writing = connect()
         self.lease = PostgresLease(writing, self.url, lease_seconds)
+        self.fence: PostgresFence = self.lease
         self._writer = PostgresWriter(writing, self.lease)
         self._reads = PostgresReads(self.url, connect)
         self.nodes = PostgresNodes(self._reads)
@@ -135,8 +136,12 @@ class PostgresStore(Store):
             self._reads.close()
             if self._writer.connection.is_open:
                 with suppress(StorageError):  # it ends by itself
-                    await self.lease.release()
+                    await self._give_up_ownership()
             self._writer.connection.close()
+
+    async def _give_up_ownership(self) -> None:
+        """Let another server take over at once."""
+        await self.lease.release()
 
     # --- the lease ---
 
@@ -144,12 +149,12 @@ class PostgresStore(Store):
         """Raise StorageError if another server may have taken over. A commit that succeeds renews the lease."""
         if self._fenced is not None:
             raise self._fenced
-        if self.lease.has_lapsed():
+        if self.fence.has_lapsed():
             raise StorageError(f"{self.url} has not confirmed for too long that this server owns its jobs")
 
     def must_be_silent(self) -> bool:
         """Whether another server may have taken over by now, so that peers must not be told anything."""
-        return self.lease.has_lapsed()
+        return self.fence.has_lapsed()
 
     def _keep_lease(self) -> None:
         """Give signs of life in the event loop that runs now, even if nothing is committed."""
@@ -160,7 +165,7 @@ class PostgresStore(Store):
 
     async def _beat_on(self) -> None:
         while True:
-            await asyncio.sleep(self.lease.beat_seconds)
+            await asyncio.sleep(self.fence.beat_seconds)
             if self._committing.locked():
                 continue
             async with self._committing:
@@ -301,7 +306,7 @@ class PostgresStore(Store):
 
     async def _put(self, batch: StagedRows) -> list[int]:
         refused = await self._writer.put(batch)
-        if self.lease.has_lapsed():
+        if self.fence.has_lapsed():
             # This process was stopped, or the answer took long. Another server may have taken over since the commit,
             # and may have run the jobs whose starts are in it.
             batch.is_stored = False
@@ -339,7 +344,7 @@ class PostgresStore(Store):
 
     def _new_function_id(self, name: bytes) -> int:
         """Stage a function without settings; its jobs need its id."""
-        if not self.lease.is_held:
+        if not self.fence.is_held:
             raise StorageError(f"{self.url} is not open")
         function_id = self._next_function_id
         self._learn_function(function_id, name)

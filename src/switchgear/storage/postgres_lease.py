@@ -95,8 +95,11 @@ class PostgresLease(PostgresFence):
                     raise StorageError(f"{self._shown_url} is in use by another server: {seen.name}")
                 last, begun_s = seen, time.monotonic()
             is_free = not seen.holder or has_ended(seen.process)
-            if (is_free or time.monotonic() - begun_s > lease_seconds) and await self.take(seen):
+            is_over = time.monotonic() - begun_s > lease_seconds
+            if (is_free or is_over) and await self.take(seen):
                 return
+            if is_over and not seen.holder:
+                raise StorageError(f"{self._shown_url} is in use by nodes that each own a part of the jobs")
             await asyncio.sleep(lease_seconds / LOOKS_PER_LEASE)
 
     async def wait_until_taken(self, on_look: Callable[[LeaseRow], Awaitable[None]]) -> None:

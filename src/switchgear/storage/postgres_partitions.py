@@ -54,7 +54,9 @@ class PostgresPartitions(PostgresFence):
         texts = [text.encode() for text in (self.name, self.address, VERSION)]
         lease_ms = bigint(int(self.lease_seconds * 1000))
         parameters = (bigint(self.node_id), *texts, lease_ms, process_identity().encode())
-        await self._connection.run([(STATEMENTS["join_node"], parameters)])
+        (result,) = await self._connection.run([(STATEMENTS["join_node"], parameters)])
+        if not result.ntuples:
+            raise StorageError(f"a server owns all jobs in {self._shown_url}, so no other can own some of them")
         self.epoch = 1
         self.beat_succeeded(sent_s)
 

@@ -163,15 +163,26 @@ class PostgresReads:
         return number(await self.ask(self.reader, "next_job_id"), 0, 0)
 
     async def unfinished(
-        self, functions: Mapping[int, Function], payload_memory_bytes: int, *, but_plain: bool
+        self,
+        functions: Mapping[int, Function],
+        payload_memory_bytes: int,
+        *,
+        but_plain: bool,
+        only: Collection[int] | None = None,
     ) -> list[Job]:
-        """Every unfinished job by id, or those that are not plain; the first ones with their payloads."""
+        """Every unfinished job by id, or those that are not plain; the first ones with their payloads.
+
+        With `only`, those of the functions with these ids that are not plain.
+        """
         name = "unfinished_special" if but_plain else "unfinished"
+        more = () if only is None else (integer_array(sorted(only), "integer"),)
+        if only is not None:
+            name = "owned_special"
         jobs: list[Job] = []
         left_bytes = payload_memory_bytes
         last_id = 0
         while True:
-            result = await self.ask(self.reader, name, bigint(last_id), bigint(JOBS_AT_ONCE))
+            result = await self.ask(self.reader, name, bigint(last_id), bigint(JOBS_AT_ONCE), *more)
             if not result.ntuples:
                 return jobs
             rows = await self._rows(self.reader, result, with_payloads=left_bytes > 0)
@@ -183,19 +194,21 @@ class PostgresReads:
             jobs += await self.decoded(rows, functions)
             self.jobs_read += len(rows)
 
-    async def plain(self, functions: Mapping[int, Function]) -> AsyncGenerator[Sequence[PlainJob], None]:
-        """The plain ones of the unfinished jobs by id, some hundred at a time.
+    async def plain(
+        self, functions: Mapping[int, Function], only: Collection[int] | None = None
+    ) -> AsyncGenerator[Sequence[PlainJob], None]:
+        """The plain ones of the unfinished jobs by id, some hundred at a time; with `only`, of these functions.
 
         PostgreSQL finds the next ones while those before are being used: it may have a processor of its own.
         """
-        asking = asyncio.create_task(self._ask_plain(0))
+        asking = asyncio.create_task(self._ask_plain(0, only))
         try:
             while True:
                 result = await asking
                 count = result.ntuples
                 if not count:
                     return
-                asking = asyncio.create_task(self._ask_plain(number(result, count - 1, 0)))
+                asking = asyncio.create_task(self._ask_plain(number(result, count - 1, 0), only))
                 for start in range(0, count, PLAIN_PER_TURN):
                     yield _plain_rows(result, range(start, min(count, start + PLAIN_PER_TURN)), functions)
                     await asyncio.sleep(0)
@@ -204,16 +217,25 @@ class PostgresReads:
             asking.cancel()
             await asyncio.gather(asking, return_exceptions=True)
 
-    async def _ask_plain(self, after_id: int) -> PGresult:
+    async def _ask_plain(self, after_id: int, only: Collection[int] | None) -> PGresult:
+        if only is not None:
+            after = (bigint(after_id), bigint(PLAIN_AT_ONCE), integer_array(sorted(only), "integer"))
+            return await self.ask(self.reader, "owned_plain", *after)
         return await self.ask(self.reader, "unfinished_plain", bigint(after_id), bigint(PLAIN_AT_ONCE))
 
-    async def holding_their_key(self, functions: Mapping[int, Function], now_us: int) -> list[Job]:
-        """Jobs that ended and hold their unique key beyond this moment, without payloads."""
+    async def holding_their_key(
+        self, functions: Mapping[int, Function], now_us: int, only: Collection[int] | None = None
+    ) -> list[Job]:
+        """Jobs that ended and hold their unique key beyond this moment, without payloads; with `only`, of these
+        functions."""
         jobs: list[Job] = []
         last_id = 0
         while True:
             limits = (bigint(now_us), bigint(last_id), bigint(JOBS_AT_ONCE))
-            result = await self.ask(self.reader, "holding_their_key", *limits)
+            if only is None:
+                result = await self.ask(self.reader, "holding_their_key", *limits)
+            else:
+                result = await self.ask(self.reader, "owned_keys", *limits, integer_array(sorted(only), "integer"))
             if not result.ntuples:
                 return jobs
             rows = await self._rows(self.reader, result, with_payloads=False)

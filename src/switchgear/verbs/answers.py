@@ -80,9 +80,10 @@ class NodeAnswer(TypedDict):
 
     name: str
     address: str
-    role: str  # owner, standby or gone
+    role: str  # owner, standby, leaving or gone
     version: str
     silent_seconds: float
+    partitions: int  # how many of the 64 partitions of functions it owns; an owner of all jobs owns all
 
 
 class HeldConnection(TypedDict):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from switchgear.engine.predecessor_error import error_told
 from switchgear.errors import PeerError, Refused
@@ -240,6 +240,9 @@ class GearmanSession(ByteSession):
     def refusal(self, refused: Refused) -> bytes:
         text = refused.told(lambda job_id: f"{self.prefix.decode(errors='replace')}{job_id}")
         return response(Packet.ERROR, refusal_code(refused), text.encode())
+
+    def answer_with_id(self, answer: Any, job_id: int) -> Any:
+        return response(Packet.JOB_CREATED, b"%b%d" % (self.prefix, job_id))
 
     def follows_promise(self, job: Job) -> bool:
         return job.id in self.followed

@@ -39,6 +39,7 @@ UPDATE sg_lease
 SET holder = $1::bigint, epoch = epoch + 1, beat = beat + 1, lease_ms = $4::bigint,
     name = $5::text, process = $6::text, address = $7::text
 WHERE id = 1 AND epoch = $2::bigint AND beat = $3::bigint
+    AND NOT EXISTS (SELECT FROM sg_node WHERE epoch > 0)  -- nodes that own partitions
 RETURNING epoch
 
 -- name: release
@@ -340,8 +341,13 @@ WHERE lock.locktype = 'relation' AND lock.database = (SELECT oid FROM pg_databas
     AND activity.wait_event_type = 'Client' AND activity.xact_start < clock_timestamp() - interval '300 milliseconds'
 
 -- name: join_node
+-- Unless a server owns everything by sg_lease. The beat of the lease makes one fail that takes it at the same time.
+WITH free AS (
+    UPDATE sg_lease SET beat = beat + 1 WHERE id = 1 AND holder = 0 RETURNING 1
+)
 INSERT INTO sg_node (id, name, address, version, is_owner, beat, epoch, lease_ms, process)
-VALUES ($1::bigint, $2::text, $3::text, $4::text, 1, 1, 1, $5::bigint, $6::text)
+SELECT $1::bigint, $2::text, $3::text, $4::text, 1, 1, 1, $5::bigint, $6::text FROM free
+RETURNING 1
 
 -- name: node_leases
 SELECT id, epoch, beat, lease_ms, is_leaving, name, process FROM sg_node WHERE epoch > 0 ORDER BY id
@@ -408,3 +414,32 @@ ON CONFLICT (function) DO UPDATE SET partition = excluded.partition
 
 -- name: drop_place
 DELETE FROM sg_place WHERE function = $1::bytea
+
+-- name: owned_special
+SELECT $columns, payload FROM sg_job
+WHERE id > $1::bigint AND function_id = ANY($3::integer[]) AND ($is_plain) IS NOT TRUE ORDER BY id LIMIT $2::bigint
+
+-- name: owned_plain
+SELECT id, function_id, priority, delivery, created_us, unique_key
+FROM sg_job WHERE id > $1::bigint AND function_id = ANY($3::integer[]) AND $is_plain ORDER BY id LIMIT $2::bigint
+
+-- name: owned_keys
+SELECT $columns, NULL::bytea FROM sg_done
+WHERE unique_until_us > 0 AND unique_until_us > $1::bigint AND id > $2::bigint AND function_id = ANY($4::integer[])
+ORDER BY id LIMIT $3::bigint
+
+-- name: reserve_function_ids
+INSERT INTO sg_meta (key, value)
+VALUES ('next_function_id', (SELECT coalesce(max(id), 0) FROM sg_function) + 1 + $1::bigint)
+ON CONFLICT (key) DO UPDATE
+SET value = greatest(sg_meta.value, (SELECT coalesce(max(id), 0) FROM sg_function) + 1) + $1::bigint
+RETURNING value - $1::bigint
+
+-- name: propose_secret
+INSERT INTO sg_meta (key, value, text) VALUES ('link_secret', 0, $1::text) ON CONFLICT (key) DO NOTHING
+
+-- name: secret
+SELECT text FROM sg_meta WHERE key = 'link_secret'
+
+-- name: node_addresses
+SELECT id, name, address, version FROM sg_node WHERE epoch > 0 ORDER BY id

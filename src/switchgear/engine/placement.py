@@ -1,0 +1,63 @@
+"""`Placement`: which functions this engine has, if other engines have the others.
+
+Without other engines there is no placement, and nothing of this costs anything. With it, a function that another engine
+has is *foreign* here: workers register for it as for any other, and its only jobs are copies that this engine has
+borrowed from the owner for its workers. Such a function has a limit of unfinished jobs that no number is below
+(`FOREIGN_LIMIT`), so a submission to it takes the way of one that is refused, and there is passed on instead.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Final
+
+from mypy_extensions import mypyc_attr
+
+from switchgear.engine.submit_options import SubmitOptions
+from switchgear.model import Function, Job, Peer
+
+__all__ = ["FOREIGN_LIMIT", "Placement", "is_foreign"]
+
+FOREIGN_LIMIT: Final = -1
+
+
+def is_foreign(function: Function) -> bool:
+    """Whether another engine has the jobs of this function."""
+    return function.limits[0] == FOREIGN_LIMIT
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Placement(ABC):
+    """Knows the owners of functions, and passes on what concerns functions of other engines."""
+
+    @abstractmethod
+    def is_ours(self, name: bytes) -> bool:
+        """Whether this engine has the jobs of the function with this name, and may accept more."""
+
+    @abstractmethod
+    def submit(
+        self,
+        function: Function,
+        unique: bytes,
+        payload: bytes,
+        priority: int,
+        delivery: int,
+        subscriber: Peer | None,
+        options: SubmitOptions | None,
+    ) -> Job:
+        """Pass on a submission to a foreign function; raises Refused.
+
+        Returns a job that stands for the owner's. It is in no table of this engine.
+        """
+
+    @abstractmethod
+    def watch(self, job: Job) -> None:
+        """A peer has subscribed to a job that stands for one of another engine."""
+
+    @abstractmethod
+    def abandon(self, job: Job) -> bool:
+        """The last subscriber of a job has gone; returns whether the job is another engine's."""
+
+    @abstractmethod
+    def note_retry(self, job: Job, delay_us: int, error: bytes | None, attempts_limit: int) -> None:
+        """The worker of a borrowed job asks for another attempt after a pause, which is for the owner to decide."""

@@ -1,0 +1,429 @@
+"""`LinkSession`: another node at the owner of functions: its submissions, and its workers as one worker with credit.
+
+To the hub it is a session whose output are messages, so that everything it is told waits for the commit that it depends
+on, as with any other peer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from switchgear.errors import Refused
+from switchgear.model import FAILED, FINAL_STATES, Cause, Delivery, Job, Worker
+from switchgear.net.hub import Hub
+from switchgear.net.owners.messages import (
+    Accepted,
+    Answer,
+    Ask,
+    Assign,
+    Data,
+    Done,
+    End,
+    Failed,
+    Give,
+    Lost,
+    Message,
+    Moved,
+    Progress,
+    Refusal,
+    RetryLater,
+    Revoke,
+    Room,
+    Submit,
+    Unwatch,
+    Warn,
+    Watch,
+    encoded,
+    from_option_values,
+    options_of,
+)
+from switchgear.protocols.output import Output
+from switchgear.protocols.pending_read import Step
+from switchgear.protocols.transport import PeerTransport
+
+if TYPE_CHECKING:
+    from switchgear.net.owners.relay import Relay
+
+__all__ = ["NODE_PROTOCOL", "LinkSession"]
+
+log = logging.getLogger("switchgear")
+
+NODE_PROTOCOL: Final = "node"
+# The ids of relayed jobs are not this node's, so its own do not grow with them. The place of a job in its queue does:
+# it follows from the id of the next job, between which and the one before this many jobs have room.
+SUBMISSIONS_PER_ID: Final = 100_000
+
+
+class LinkTransport(PeerTransport):
+    """Writes messages to the other node."""
+
+    def __init__(self, transport: asyncio.Transport, host: str, port: int) -> None:
+        self._transport = transport
+        self.host = host
+        self.port = port
+
+    def write(self, out: list[Message]) -> None:
+        self._transport.write(b"".join(map(encoded, out)))
+
+    def close(self) -> None:
+        self._transport.close()
+
+
+class LinkSession(Output):
+    """What another node has to do with the functions of this one."""
+
+    def __init__(self, hub: Hub, relay: Relay, transport: LinkTransport, node_name: str) -> None:
+        super().__init__(hub, transport)
+        self.hub = hub
+        self.node_name = node_name
+        self._relay = relay
+        self._watched: dict[int, list[int]] = {}  # by job, the ids under which the node knows it
+        self._job_of: dict[int, int] = {}  # by such an id
+        self._workers: dict[bytes, Worker] = {}
+        self._assigned: dict[bytes, int] = {}
+        self._lent: dict[int, Worker] = {}
+        self._is_closed = False
+        self._submitted = 0
+        self._handlers: dict[type[Message], Callable[[Any], None]] = {
+            Submit: self._on_submit,
+            Watch: self._on_watch,
+            Unwatch: self._on_unwatch,
+            Room: self._on_room,
+            Done: self._on_done,
+            Failed: self._on_failed,
+            Lost: self._on_lost,
+            Give: self._on_give,
+            RetryLater: self._on_retry_later,
+            Progress: self._on_progress,
+            Data: self._on_data,
+            Warn: self._on_warning,
+            Ask: self._on_ask,
+        }
+
+    def receive(self, message: Message) -> None:
+        """Handle a message of the node, as the engine's speaker."""
+        self.engine.speaker = self
+        try:
+            self._handlers[type(message)](message)
+        finally:
+            self.engine.speaker = None
+
+    def closed(self) -> None:
+        """The link is lost: the jobs that the node had borrowed go back to their queues."""
+        self._is_closed = True
+        self.engine.unsubscribe(self)
+        workers, self._workers = self._workers, {}
+        for worker in {*workers.values(), *self._lent.values()}:
+            self.engine.remove_worker(worker)
+        self._lent.clear()
+
+    @property
+    def unsent_bytes(self) -> int:
+        return 0  # messages refer to jobs, whose contents are counted there
+
+    # --- submissions ---
+
+    def _on_submit(self, message: Submit) -> None:
+        if not self._relay.is_ours(message.function):
+            self.send(Moved(message.id))
+        elif message.is_repeated:
+            self.hub.work_off(self._submitted_again(message))
+        else:
+            self._submit(message)
+
+    def _submitted_again(self, message: Submit) -> Iterator[Step]:
+        """Handle a submission that the last owner may have stored."""
+        engine = self.engine
+        if not engine.has_job(message.id):
+            try:
+                found = yield from self.hub.find_states((message.id,))
+            except Refused as refused:
+                self.send(Refusal(message.id, refused.reason, str(refused)))
+                return
+            if self._is_closed or not self._relay.is_ours(message.function):
+                self.send(Moved(message.id))
+                return
+            if message.id in found and not engine.has_job(message.id):
+                self.send(Accepted(message.id, message.id))
+                if message.delivery == Delivery.WAIT:
+                    yield from self._told_end(message.id, message.id)
+                return
+        job = engine.job(message.id)
+        if job is None:
+            before, engine.speaker = engine.speaker, self
+            try:
+                self._submit(message)
+            finally:
+                engine.speaker = before
+            return
+        before, engine.speaker = engine.speaker, self
+        try:
+            engine.promise(job)
+        finally:
+            engine.speaker = before
+        self.send(Accepted(message.id, job.id))
+        if message.delivery == Delivery.WAIT:
+            self._follow(message.id, job)
+
+    def _submit(self, message: Submit) -> None:
+        engine = self.engine
+        self._submitted += 1
+        if self._submitted % SUBMISSIONS_PER_ID == 0:
+            engine.reserve_id()
+        self.source = engine.source_of(message.protocol)
+        waits = message.delivery == Delivery.WAIT
+        options = from_option_values(message.options, message.id)
+        try:
+            job = engine.submit(
+                message.function, message.unique, message.payload, message.priority, message.delivery, None, options
+            )
+        except Refused as refused:
+            self.send(Refusal(message.id, refused.reason, refused.told("job {}".format)))
+            return
+        self.send(Accepted(message.id, job.id))
+        if waits and job.state in FINAL_STATES:
+            self.hub.work_off(self._told_end(message.id, job.id))
+        elif waits:
+            self._follow(message.id, job)
+
+    def job_promised(self, job: Job, batch: int) -> None:
+        self.promised_jobs.append((len(self.out), job))
+
+    def refusal_instead_of(self, answer: Any, refused: Refused) -> Any:
+        return Refusal(answer.id, refused.reason, str(refused)) if isinstance(answer, Accepted) else answer
+
+    # --- jobs that a client of the node waits for ---
+
+    def _follow(self, known_as: int, job: Job) -> None:
+        """Tell the node what becomes of a job."""
+        if known_as in self._job_of:
+            return
+        self._job_of[known_as] = job.id
+        self._watched.setdefault(job.id, []).append(known_as)
+        if job.id not in self.subscriptions:
+            self.engine.subscribe(job, self)
+        for data in job.chunks or ():
+            self.send(Data(known_as, data))
+        if job.numerator or job.denominator or job.message:
+            self.send(progress_of(job, known_as))
+
+    def _on_watch(self, message: Watch) -> None:
+        job = self.engine.job(message.job_id)
+        if job is not None:
+            self._follow(message.id, job)
+        else:
+            self.hub.work_off(self._told_end(message.id, message.job_id))
+
+    def _told_end(self, known_as: int, job_id: int) -> Iterator[Step]:
+        """Send the end of a job that is not in the engine."""
+        job = self.hub.find_unkept_end(job_id)
+        if job is not None:
+            self.await_commit()
+        else:
+            try:
+                job = yield from self.hub.find_job(job_id)
+            except Refused:
+                job = None
+        if self._is_closed:
+            return
+        now = self.engine.job(job_id)
+        if now is not None:
+            self._follow(known_as, now)
+        elif job is None:
+            self.send(End(known_as, int(FAILED), 255, b"the job is unknown", b"", b""))
+        elif job.state in FINAL_STATES:
+            self.send(end_of(job, known_as))
+        else:
+            self.send(Moved(known_as))  # another node has it
+
+    def _on_unwatch(self, message: Unwatch) -> None:
+        job_id = self._job_of.pop(message.id, None)
+        if job_id is None:
+            return
+        known = self._watched.get(job_id, [])
+        if message.id in known:
+            known.remove(message.id)
+        if not known:
+            self._watched.pop(job_id, None)
+            self.engine.unsubscribe_from(self, [job_id])
+
+    def moved(self, job: Job) -> None:
+        """This node has let go of a job that the other one watches."""
+        for known_as in self._known(job.id):
+            self.send(Moved(known_as))
+
+    def _known(self, job_id: int) -> list[int]:
+        """Forget the ids under which the node knows a job, and return them."""
+        known = self._watched.pop(job_id, [])
+        for known_as in known:
+            self._job_of.pop(known_as, None)
+        return known
+
+    def job_progress(self, job: Job) -> None:
+        for known_as in self._watched.get(job.id, ()):
+            self.send(progress_of(job, known_as))
+
+    def job_data(self, job: Job, data: bytes) -> None:
+        for known_as in self._watched.get(job.id, ()):
+            self.send(Data(known_as, data))
+
+    def job_warning(self, job: Job, data: bytes) -> None:
+        for known_as in self._watched.get(job.id, ()):
+            self.send(Warn(known_as, data))
+
+    def job_finished(self, job: Job) -> None:
+        for known_as in self._known(job.id):
+            self.send(end_of(job, known_as))
+
+    # --- jobs for the node's workers ---
+
+    def _on_room(self, message: Room) -> None:
+        name = message.function
+        worker = self._workers.get(name)
+        if message.room < 0 or not self._relay.is_ours(name):
+            if worker is not None:
+                del self._workers[name]
+                self.engine.withdraw_credit(worker)
+                self.engine.forget_functions(worker)
+                if not worker.running:
+                    self.engine.remove_worker(worker)
+            return
+        if worker is None or not worker.alive or not worker.order:
+            try:
+                worker = self.engine.add_worker(self, NODE_PROTOCOL, self.node_name.encode())
+                self.engine.can_do(worker, self.engine.function_named(name))
+            except Refused:
+                return
+            self._workers[name] = worker
+            self._assigned.setdefault(name, 0)
+        credit = max(0, message.room - (self._assigned[name] - message.seen))
+        if credit > worker.credits:
+            self.engine.grant(worker, credit - worker.credits)
+        elif credit < worker.credits:
+            self.engine.take_back_credit(worker, worker.credits - credit)
+
+    def assign(self, worker: Worker, job: Job) -> None:
+        name = job.function.name
+        self._assigned[name] = self._assigned.get(name, 0) + 1
+        self._lent[job.id] = worker
+        self.send(
+            Assign(
+                job.id,
+                job.start_number,
+                name,
+                job.unique,
+                job.payload or b"",
+                job.priority,
+                job.created_us,
+                job.timeout_us,
+                job.attempts,
+                options_of(job),
+            )
+        )
+
+    def revoke(self, worker: Worker, job: Job, cause: Cause) -> None:
+        self.send(Revoke(job.id))
+
+    def _reporter(self, job_id: int) -> Worker | None:
+        """The worker of a borrowed job that the node reports the end of."""
+        worker = self._lent.get(job_id)
+        return worker if worker is not None and worker.alive else None
+
+    def _on_done(self, message: Done) -> None:
+        worker = self._reporter(message.id)
+        if worker is not None:
+            self.engine.complete(worker, message.id, message.result, message.start)
+            self._tidy(worker, message.id)
+
+    def _on_failed(self, message: Failed) -> None:
+        worker = self._reporter(message.id)
+        if worker is not None:
+            self.engine.fail(worker, message.id, message.code, message.error, message.result, message.start)
+            self._tidy(worker, message.id)
+
+    def _on_lost(self, message: Lost) -> None:
+        worker = self._reporter(message.id)
+        if worker is not None:
+            self.engine.lose(worker, message.id, message.start)
+            self._tidy(worker, message.id)
+
+    def _on_give(self, message: Give) -> None:
+        worker = self._reporter(message.id)
+        if worker is not None:
+            self.engine.release(worker, message.id, message.start)
+            self._tidy(worker, message.id)
+
+    def _on_retry_later(self, message: RetryLater) -> None:
+        worker = self._reporter(message.id)
+        if worker is not None:
+            self.engine.retry_later(
+                worker, message.id, message.delay_us, message.error, message.attempts_limit, message.start
+            )
+            self._tidy(worker, message.id)
+
+    def _tidy(self, worker: Worker, job_id: int) -> None:
+        """After a report: forget the job, unless it was one on an earlier start, and a worker that is not needed."""
+        if job_id not in worker.running:
+            self._lent.pop(job_id, None)
+        if not worker.running and worker not in self._workers.values():
+            self.engine.remove_worker(worker)
+
+    def _on_progress(self, message: Progress) -> None:
+        worker = self._lent.get(message.id)
+        if worker is not None:
+            self.engine.progress(
+                worker,
+                message.id,
+                message.numerator,
+                message.denominator,
+                message.time_left_s,
+                message.text,
+                message.message,
+            )
+
+    def _on_data(self, message: Data) -> None:
+        worker = self._lent.get(message.id)
+        if worker is not None:
+            self.engine.data(worker, message.id, message.data)
+
+    def _on_warning(self, message: Warn) -> None:
+        worker = self._lent.get(message.id)
+        if worker is not None:
+            self.engine.warning(worker, message.id, message.data)
+
+    # --- verbs ---
+
+    def _on_ask(self, message: Ask) -> None:
+        self.hub.work_off(self._answered(message))
+
+    def _answered(self, message: Ask) -> Iterator[Step]:
+        answers: list[Any] = []
+        kind, value = "ok", b"null"
+        try:
+            arguments = msgspec.json.decode(message.arguments)
+            yield from self.hub.operate_in_steps(message.verb, arguments, answers)
+            value = msgspec.json.encode(answers[0])
+            self.await_commit()
+        except Refused as refused:
+            kind, value = refused.reason, msgspec.json.encode(str(refused))
+        except LookupError as error:
+            kind, value = "lookup", msgspec.json.encode(str(error.args[0] if error.args else error))
+        except ValueError as error:
+            kind, value = "value", msgspec.json.encode(str(error))
+        if not self._is_closed:
+            self.send(Answer(message.number, kind, value))
+
+
+def progress_of(job: Job, known_as: int) -> Progress:
+    """The progress of a job."""
+    return Progress(known_as, job.numerator, job.denominator, job.time_left_s, job.progress_text, job.message)
+
+
+def end_of(job: Job, known_as: int) -> End:
+    """How a job has ended."""
+    return End(known_as, int(job.state), job.result_code, job.error, job.result, job.warnings)

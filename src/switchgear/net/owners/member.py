@@ -1,0 +1,360 @@
+"""`OwnersMember`: this node among several that each own some partitions of the functions.
+
+Every tenth of a lease it looks at the rows of nodes and partitions, and carries out what follows from them
+(`switchgear.partitions`): it evicts dead nodes, claims free partitions and restores their jobs, and hands over
+partitions that belong to a node that has come. Its links to the other nodes carry everything else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import time
+from collections.abc import Collection
+from contextlib import suppress
+from typing import Final
+
+from switchgear.config import Config
+from switchgear.engine.handover import LetGo
+from switchgear.engine.placement import FOREIGN_LIMIT
+from switchgear.errors import ConfigError, Fenced, StorageError
+from switchgear.model import Cause, Function
+from switchgear.net.cluster import EVERY_HOST, GONE_LEASES
+from switchgear.net.hub import Hub
+from switchgear.net.owners.borrowing import Borrowing
+from switchgear.net.owners.link import Link, LinkListener
+from switchgear.net.owners.link_session import LinkSession
+from switchgear.net.owners.relay import Relay, RelayLink
+from switchgear.partitions import FREE, NodeWatch, partition_of
+from switchgear.postgresql import is_postgresql
+from switchgear.storage.postgres_fence import LOOKS_PER_LEASE
+from switchgear.storage.postgres_partition_store import NodeAddress, PartitionStore
+from switchgear.storage.postgres_partitions import ClusterView
+from switchgear.storage.process_identity import has_ended
+from switchgear.verbs.answers import NodeAnswer
+
+__all__ = ["OwnersMember", "owners_store"]
+
+log = logging.getLogger("switchgear")
+
+# The protocols of which every request was tried through other nodes.
+SCHEMES: Final = ("gearman", "http", "pingpong", "wmp")
+# Ids of jobs come in blocks. More are reserved when half of them are used, long before the others are.
+BLOCK_IDS: Final = 1 << 21
+NO_BOUND: Final = 1 << 62
+CONNECT_SECONDS: Final = 2.0
+DRAIN_LOOK_SECONDS: Final = 0.05
+
+
+def owners_store(config: Config) -> PartitionStore:
+    """The store of a node, not open; raises ConfigError for what this mode does not support."""
+    if not is_postgresql(config.store_url):
+        raise ConfigError("cluster.enabled: nodes share their jobs in PostgreSQL: set store to postgresql://…")
+    for url in config.listen:
+        if url.scheme.removesuffix("s") not in SCHEMES and url.scheme not in SCHEMES:
+            known = ", ".join(SCHEMES)
+            raise ConfigError(f"listen: {url}: with cluster.mode = owners, the protocols are {known}")
+    return PartitionStore(
+        config.store_url,
+        config.storage.payload_memory_bytes,
+        lease_seconds=config.cluster.lease_seconds,
+        name=config.cluster.name or socket.gethostname(),
+    )
+
+
+class OwnersMember:
+    """This node: what it owns, and its links to the others."""
+
+    def __init__(self, config: Config, store: PartitionStore) -> None:
+        self._config = config
+        self._store = store
+        self.name = store.partitions.name
+        self._node_id = store.partitions.node_id
+        self._watch = NodeWatch(has_ended)
+        self._view: ClusterView | None = None
+        self._addresses: list[NodeAddress] = []
+        self._links: dict[int, Link] = {}
+        self._connecting: dict[int, asyncio.Task[None]] = {}
+        self._ids_end = 0
+        self._is_leaving = False
+        self._secret = b""
+        self._hub: Hub
+        self.relay: Relay
+        self._borrowing: Borrowing
+        self._listener: LinkListener
+
+    async def join(self, prefix: str) -> str:
+        """Create the tables if there are none; returns the prefix of handles that all nodes use."""
+        await self._store.prepare()
+        if not self._config.cluster.allow_async:
+            await self._store.nodes.check_replication()
+        return await self._store.nodes.shared_prefix(prefix)
+
+    async def begin(self, hub: Hub) -> None:
+        """Enter this node, and claim what is free."""
+        self._hub = hub
+        engine = hub.engine
+        self.relay = relay = Relay(engine)
+        engine.placement = relay
+        hub.changes.reserved_ids = NO_BOUND  # ids come in blocks that are stored before they are used
+        hub.commits.output.owners = relay
+        relay.on_answered = lambda: hub.soon(self._owners_answered)
+        self._borrowing = Borrowing(hub, relay)
+        self._secret = await self._store.shared_secret()
+        self._listener = LinkListener(hub, relay, self._node_id, self._secret)
+        host = self._host()
+        port = await self._listener.open("" if host not in ("127.0.0.1", "localhost") else host, self._port())
+        await self._store.join(f"{host}:{port}")
+        self._listener.node_id = self._node_id
+        await self._new_ids()
+        engine.advance(hub.clock.now_us())
+        await self._look()
+        hub.commits.start()
+        self._borrowing.start()
+
+    def _host(self) -> str:
+        """The host at which other nodes reach this one."""
+        if self._config.cluster.host:
+            return self._config.cluster.host
+        hosts = [url.host for url in self._config.listen]
+        return hosts[0] if hosts and hosts[0] not in EVERY_HOST else socket.gethostname()
+
+    def _port(self) -> int:
+        return self._config.cluster.link_port
+
+    def _owners_answered(self) -> None:
+        self._hub.commits.output.owners_answered()
+
+    # --- looking, for ever ---
+
+    async def run(self) -> None:
+        """Look after this node's partitions, until cancelled."""
+        while True:
+            await asyncio.sleep(self._store.partitions.lease_seconds / LOOKS_PER_LEASE)
+            try:
+                await self._look()
+            except Fenced as fenced:
+                self._hub.commits.read_failed(fenced)
+                return
+            except StorageError:  # the store says so itself
+                self._watch.could_not_look()
+            except Exception:
+                log.exception("internal error while looking after partitions")
+
+    async def _look(self) -> None:
+        view = self._view = await self._store.look()
+        self._addresses = await self._store.addresses()
+        self.relay.overrides = view.overrides
+        now_s = time.monotonic()
+        self._watch.look(view.nodes, now_s)
+        self._listener.keep_only({node.id for node in view.nodes})
+        self._follow_map(view)
+        plan = self._watch.plan(self._node_id, view.nodes, view.partitions, now_s)
+        for node in plan.evict:
+            if await self._store.evict(node):
+                log.warning("the node %s is gone; its partitions are free", node.name)
+        if plan.claim and not self._is_leaving:
+            await self._claim(plan.claim)
+        if plan.hand_over and not self._is_leaving:
+            await self._hand_over(plan.hand_over)
+        if plan.evict or plan.claim or plan.hand_over:
+            view = self._view = await self._store.look()
+            self._follow_map(view)
+        self._hub.begin_turn()
+        self.relay.look_after()
+        if self._hub.engine.next_job_id + BLOCK_IDS // 2 > self._ids_end:
+            await self._new_ids()
+
+    async def _new_ids(self) -> None:
+        """Reserve a block of ids, which are above all that any node has used: jobs come after those submitted earlier."""
+        first = await self._store.reserve_ids(BLOCK_IDS)
+        self._hub.engine.next_job_id = first
+        self._ids_end = first + BLOCK_IDS
+
+    # --- links ---
+
+    def _follow_map(self, view: ClusterView) -> None:
+        """Open links to new nodes, close those to nodes that are gone, and tell the relay which link leads to whom."""
+        alive = {node.id for node in view.nodes}
+        for node_id in [node_id for node_id in self._links if node_id not in alive]:
+            self._links.pop(node_id).close()
+        for node_id, _, address, _ in self._addresses:
+            if node_id in alive and node_id not in self._links and node_id not in self._connecting:
+                task = asyncio.create_task(self._connect(node_id, address))
+                self._connecting[node_id] = task
+        self._use_links()
+
+    async def _connect(self, node_id: int, address: str) -> None:
+        try:
+            host, _, port = address.rpartition(":")
+            loop = asyncio.get_running_loop()
+            async with asyncio.timeout(CONNECT_SECONDS):
+                _, link = await loop.create_connection(self._new_link, host.strip("[]"), int(port))
+            self._links[node_id] = link
+            self._use_links()
+        except (OSError, TimeoutError, ValueError):
+            pass  # it is tried again with the next look
+        finally:
+            self._connecting.pop(node_id, None)
+
+    def _new_link(self) -> Link:
+        own = (self._node_id, self.name)
+        return Link(self._hub, self.relay, self._borrowing, own, self._secret, self._use_links)
+
+    def _use_links(self) -> None:
+        view = self._view
+        if view is None:
+            return
+        for node_id in [node_id for node_id, link in self._links.items() if link.is_closed]:
+            del self._links[node_id]
+        links: dict[int, RelayLink] = {}
+        for partition, owner in enumerate(view.partitions):
+            link = self._links.get(owner.node_id)
+            if (
+                link is not None
+                and link.is_usable
+                and (owner.node_id != self._node_id or partition in self.relay.ready)
+            ):
+                links[partition] = link
+        self.relay.use_links(links)
+        self._borrowing.offer_soon()
+
+    # --- taking and giving partitions ---
+
+    async def _claim(self, partitions: Collection[int]) -> None:
+        """Claim partitions, and restore their jobs beside those that this node has."""
+        hub, engine, relay = self._hub, self._hub.engine, self.relay
+        taken = await self._store.claim(partitions)
+        if not taken:
+            return
+        begun_s = time.monotonic()
+        await self._new_ids()
+        hub.begin_turn()
+        self._borrowing.drop_functions(lambda name: partition_of(name, relay.overrides) in taken)
+        await self._store_changes()
+        snapshot, limits = await self._store.load_partitions(taken, engine.function_named, hub.clock.now_us())
+        hub.begin_turn()
+        restored: dict[Function, bool] = {}
+        for function in self._functions_in(taken):
+            restored[function] = function.paused
+            function.paused = True  # until everything is there
+        await hub.adopt(snapshot)
+        hub.begin_turn()
+        usual = [engine.settings.jobs_per_function] * 3
+        for function in self._functions_in(taken):
+            function.limits = limits.get(function, list(usual))
+            function.paused = restored.get(function, False)
+        relay.ready |= taken
+        if engine.handing_out:
+            engine.start_handing_out()
+        count = len(snapshot.jobs)
+        seconds = round(time.monotonic() - begun_s, 3)
+        log.info("%d partitions claimed, %d jobs with options restored in %g s", len(taken), count, seconds)
+
+    def _functions_in(self, partitions: Collection[int]) -> list[Function]:
+        overrides = self.relay.overrides
+        functions = self._hub.engine.functions.values()
+        return [function for function in functions if partition_of(function.name, overrides) in partitions]
+
+    async def _hand_over(self, partitions: Collection[int]) -> None:
+        """Let go of partitions. Their running jobs may finish within a lease; what still runs then runs again at the
+        next owner."""
+        hub, engine, relay = self._hub, self._hub.engine, self.relay
+        hub.begin_turn()
+        await self._store_changes()
+        hub.begin_turn()
+        relay.ready -= set(partitions)
+        functions = self._functions_in(partitions)
+        for function in functions:
+            function.limits = [FOREIGN_LIMIT] * 3
+            function.paused = True
+        self._use_links()
+        until_s = time.monotonic() + self._store.partitions.lease_seconds
+        while any(function.running for function in functions) and time.monotonic() < until_s:
+            await asyncio.sleep(DRAIN_LOOK_SECONDS)
+        hub.begin_turn()
+        timeouts = {
+            (worker, function): worker.timeouts_us.get(function, 0)
+            for function in functions
+            for worker in function.workers
+        }
+        functions = self._functions_in(partitions)
+        let_go = LetGo()
+        for _ in engine.let_go(functions, let_go):
+            await asyncio.sleep(0)
+            hub.begin_turn()
+        hub.payloads.resident_bytes -= let_go.resident_bytes
+        await self._store_changes()
+        await self._store.hand_over(sorted(partitions))
+        hub.begin_turn()
+        for worker, function in let_go.registrations:
+            if worker.alive and not isinstance(worker.peer, LinkSession):
+                engine.can_do(worker, engine.function_named(function.name), timeouts.get((worker, function), 0))
+        for worker, job in let_go.runs:
+            worker.peer.revoke(worker, job, Cause.TIMED_OUT)
+        own = [(peer, job) for peer, job in let_go.subscriptions if not isinstance(peer, LinkSession)]
+        for peer, job in let_go.subscriptions:
+            if isinstance(peer, LinkSession):
+                peer.moved(job)
+        relay.follow(own, let_go.unstored)
+
+    async def _store_changes(self) -> None:
+        """Store everything that has changed so far; raises StorageError."""
+        commits = self._hub.commits
+        await self._hub.flush()
+        while commits.changes.unkept or commits.changes.in_commit:
+            if commits.storage_error is not None:
+                raise commits.storage_error
+            commits.start()
+            await commits.wait()
+
+    # --- the end ---
+
+    async def leave(self) -> None:
+        """Called when the server begins to stop: accept nothing more for others, and let them know."""
+        self._is_leaving = True
+        self._borrowing.is_stopping = True
+        self.relay.ready.clear()
+        self._use_links()
+        with suppress(StorageError):
+            await self._store.announce_leaving()
+
+    async def close(self) -> None:
+        """Close all links."""
+        self._borrowing.close()
+        for task in self._connecting.values():
+            task.cancel()
+        self._listener.close()
+        for link in list(self._links.values()):
+            link.close()
+
+    # --- for operators ---
+
+    def describe(self) -> list[NodeAnswer]:
+        """All nodes."""
+        view = self._view
+        if view is None:
+            return []
+        now_s = time.monotonic()
+        owned: dict[int, list[int]] = {}
+        for partition, owner in enumerate(view.partitions):
+            if owner.node_id != FREE:
+                owned.setdefault(owner.node_id, []).append(partition)
+        versions = {node_id: (address, version) for node_id, _, address, version in self._addresses}
+        rows: list[NodeAnswer] = []
+        for node in sorted(view.nodes, key=lambda node: node.name):
+            silent_s = self._watch.silent_seconds(node, now_s)
+            address, version = versions.get(node.id, ("", ""))
+            is_gone = silent_s > GONE_LEASES * node.lease_seconds
+            rows.append(
+                {
+                    "name": node.name,
+                    "address": address,
+                    "role": "gone" if is_gone else "leaving" if node.is_leaving else "owner",
+                    "version": version,
+                    "silent_seconds": round(silent_s, 1),
+                    "partitions": len(owned.get(node.id, ())),
+                }
+            )
+        return rows

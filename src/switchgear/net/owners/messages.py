@@ -1,0 +1,339 @@
+"""Messages of a link between two nodes: msgpack arrays, each after its length.
+
+The node that has opened the link passes submissions on, and borrows jobs for its workers; the other one owns them. Each
+side trusts the other, which knows the cluster's secret.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from struct import Struct as BinaryStruct
+from typing import Any, Final
+
+import msgspec
+
+from switchgear.engine.submit_options import SubmitOptions
+from switchgear.model import Job
+
+__all__ = [
+    "Accepted",
+    "Answer",
+    "Ask",
+    "Assign",
+    "Challenge",
+    "Data",
+    "Done",
+    "End",
+    "Failed",
+    "Framing",
+    "FromOwner",
+    "Give",
+    "Hello",
+    "Lost",
+    "Moved",
+    "OPTIONS",
+    "Progress",
+    "Refusal",
+    "RetryLater",
+    "Revoke",
+    "Room",
+    "Submit",
+    "ToOwner",
+    "Unwatch",
+    "Warn",
+    "Watch",
+    "encoded",
+    "from_option_values",
+    "option_values",
+    "options_of",
+]
+
+
+class Message(msgspec.Struct, array_like=True):
+    """A message of a link."""
+
+
+# --- from the node that has opened the link ---
+
+
+class Hello(Message, tag=1):
+    """The answer to the challenge: who opens the link, and a proof that it knows the secret."""
+
+    node_id: int
+    name: str
+    proof: bytes
+
+
+class Submit(Message, tag=2):
+    """A submission, under an id of the node's own. It may come twice, and is accepted once."""
+
+    id: int
+    function: bytes
+    unique: bytes
+    payload: bytes
+    priority: int
+    delivery: int
+    protocol: str
+    options: list[Any] | None
+    is_repeated: bool
+
+
+class Watch(Message, tag=3):
+    """Tell this node what becomes of a job, under another id if it had joined this one."""
+
+    id: int
+    job_id: int
+
+
+class Unwatch(Message, tag=4):
+    """Nobody waits for this job any more."""
+
+    id: int
+
+
+class Room(Message, tag=5):
+    """So many more jobs of the function can be run here; `seen` have been received before this was sent."""
+
+    function: bytes
+    room: int
+    seen: int
+
+
+class Done(Message, tag=6):
+    """A borrowed job is done."""
+
+    id: int
+    start: int
+    result: bytes
+
+
+class Failed(Message, tag=7):
+    """A borrowed job has failed."""
+
+    id: int
+    start: int
+    code: int
+    error: bytes | None
+    result: bytes
+
+
+class Lost(Message, tag=8):
+    """A borrowed job was lost with its worker."""
+
+    id: int
+    start: int
+
+
+class Give(Message, tag=9):
+    """A borrowed job goes back; the attempt does not count."""
+
+    id: int
+    start: int
+
+
+class RetryLater(Message, tag=10):
+    """The worker of a borrowed job asks for another attempt."""
+
+    id: int
+    start: int
+    delay_us: int
+    error: bytes | None
+    attempts_limit: int
+
+
+class Progress(Message, tag=11):
+    """Progress of a job: of a borrowed one, or of one that is watched."""
+
+    id: int
+    numerator: int
+    denominator: int
+    time_left_s: int
+    text: bytes
+    message: bytes
+
+
+class Data(Message, tag=12):
+    """A part of the result of a job."""
+
+    id: int
+    data: bytes
+
+
+class Warn(Message, tag=13):
+    """A warning of a job's worker."""
+
+    id: int
+    data: bytes
+
+
+class Ask(Message, tag=14):
+    """A verb of an operator."""
+
+    number: int
+    verb: str
+    arguments: bytes  # JSON
+
+
+# --- from the owner ---
+
+
+class Challenge(Message, tag=20):
+    """The first message of a link."""
+
+    nonce: bytes
+    node_id: int
+
+
+class Accepted(Message, tag=21):
+    """A submission is stored, or has joined another job."""
+
+    id: int
+    job_id: int
+
+
+class Refusal(Message, tag=22):
+    """A submission was refused."""
+
+    id: int
+    reason: str
+    text: str
+
+
+class Moved(Message, tag=23):
+    """This node does not own the function of the submission, or not yet."""
+
+    id: int
+
+
+class End(Message, tag=24):
+    """The end of a job that is watched."""
+
+    id: int
+    state: int
+    code: int
+    error: bytes | None
+    result: bytes
+    warnings: bytes
+
+
+class Assign(Message, tag=25):
+    """A job to be run by a worker of the node."""
+
+    id: int
+    start: int
+    function: bytes
+    unique: bytes
+    payload: bytes
+    priority: int
+    created_us: int
+    timeout_us: int
+    attempts: int
+    details: list[Any]
+
+
+class Revoke(Message, tag=26):
+    """The result of a borrowed job is not wanted any more."""
+
+    id: int
+
+
+class Answer(Message, tag=27):
+    """The answer to a verb: a JSON value, or an error with the word for its kind."""
+
+    number: int
+    kind: str
+    value: bytes
+
+
+ToOwner = (
+    Hello | Submit | Watch | Unwatch | Room | Done | Failed | Lost | Give | RetryLater | Progress | Data | Warn | Ask
+)
+FromOwner = Challenge | Accepted | Refusal | Moved | Progress | Data | Warn | End | Assign | Revoke | Answer
+
+LENGTH: Final = BinaryStruct(">I")
+# A job may be as long as a listener takes, which is far less.
+LONGEST_MESSAGE: Final = 1 << 30
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+def encoded(message: Message) -> bytes:
+    """The message with its length before it."""
+    body = _encode(message)
+    return LENGTH.pack(len(body)) + body
+
+
+class Framing:
+    """Splits the bytes of a link into messages of one direction."""
+
+    def __init__(self, kind: Any) -> None:
+        self._decode = msgspec.msgpack.Decoder(kind).decode
+        self._held = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[Any]:
+        """The messages that are complete now; raises ValueError for bytes that are none."""
+        held = self._held
+        held += data
+        at = 0
+        try:
+            while len(held) - at >= LENGTH.size:
+                (length,) = LENGTH.unpack_from(held, at)
+                if length > LONGEST_MESSAGE:
+                    raise ValueError(f"a message of {length} bytes")
+                end = at + LENGTH.size + length
+                if end > len(held):
+                    break
+                body = bytes(held[at + LENGTH.size : end])
+                at = end
+                try:
+                    yield self._decode(body)
+                except msgspec.MsgspecError as error:
+                    raise ValueError(str(error)) from error
+        finally:
+            del held[:at]
+
+
+# The options of a submission that a link carries, in this order. Names and predecessors are refused before.
+OPTIONS: Final = (
+    "run_at_us",
+    "expires_us",
+    "timeout_us",
+    "attempts_limit",
+    "reducer",
+    "origin",
+    "key",
+    "crash_limit",
+    "unique_scope",
+    "unique_policy",
+    "unique_for_us",
+    "retention_us",
+    "requires",
+    "label",
+    "trace",
+    "schedule",
+)
+NO_OPTIONS: Final = SubmitOptions()
+SHARED: Final = ("timeout_us", "attempts_limit", "crash_limit", "retention_us", "requires")
+
+
+def option_values(options: SubmitOptions | None) -> list[Any] | None:
+    """The options as a message has them."""
+    if options is None:
+        return None
+    values = {name: getattr(options, name) for name in OPTIONS}
+    if options.details is not None:
+        values |= {name: getattr(options.details, name) for name in SHARED}
+    return list(values.values())
+
+
+def options_of(job: Job) -> list[Any]:
+    """The options with which a job was submitted, as a message has them."""
+    return [getattr(job, name, getattr(NO_OPTIONS, name)) for name in OPTIONS]
+
+
+def from_option_values(values: list[Any] | None, job_id: int) -> SubmitOptions:
+    """The options of a message, for a job of this id."""
+    options = SubmitOptions(job_id=job_id)
+    for name, value in zip(OPTIONS, values or (), strict=False):
+        setattr(options, name, value)
+    return options

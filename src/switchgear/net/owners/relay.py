@@ -1,0 +1,358 @@
+"""`Relay`: passes submissions to functions of other nodes on to their owners, and their answers and events back.
+
+A submission to a foreign function gets an id of this node at once, and a *shadow*: a job that is in no table, and
+stands for the owner's. The session answers its client as usual, and `HeldOutput` holds the answer until the owner has
+acknowledged, as it holds answers until a commit. If the owner refuses, the answer becomes a refusal.
+
+The id is what makes this safe. When an owner is lost before it has answered, the submission goes to the next owner
+under the same id, who finds in the database whether it was stored: it is accepted once, whoever has died. While a
+function has no owner, submissions wait, for `PATIENCE_SECONDS`.
+
+Shadows of jobs that a client waits for stay until their end. If their owner is lost, a job in the store is watched at
+the next owner, and a foreground job, which was in the memory of the owner, is submitted again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, Protocol
+
+from switchgear.engine.engine import Engine
+from switchgear.engine.placement import Placement
+from switchgear.engine.submit_options import SubmitOptions
+from switchgear.errors import Refused
+from switchgear.model import FINAL_STATES, Function, Job, JobState, Peer
+from switchgear.net.owners.messages import (
+    Accepted,
+    Data,
+    End,
+    Message,
+    Moved,
+    Progress,
+    Refusal,
+    Submit,
+    Unwatch,
+    Warn,
+    Watch,
+    option_values,
+    options_of,
+)
+from switchgear.partitions import partition_of
+from switchgear.refusals import REFUSED_FULL, REFUSED_LIMIT, REFUSED_STORAGE
+
+__all__ = ["Relay", "RelayLink", "Retry"]
+
+# How long a submission waits for an owner, or for its answer.
+PATIENCE_SECONDS: Final = 30.0
+# So many submissions may wait for answers of owners; a client that sends more is refused, as by a full queue.
+MOST_UNANSWERED: Final = 100_000
+FAILED_CODE: Final = 255
+
+
+class RelayLink(Protocol):
+    """The link to an owner."""
+
+    def send(self, message: Message) -> None: ...
+
+
+class Retry:
+    """What a worker of a borrowed job has asked for."""
+
+    def __init__(self, delay_us: int, error: bytes | None, attempts_limit: int) -> None:
+        self.delay_us = delay_us
+        self.error = error
+        self.attempts_limit = attempts_limit
+
+
+class Shadow:
+    """A job of another node, as far as this one has to do with it."""
+
+    __slots__ = ("is_answered", "is_only_watched", "is_repeated", "job", "link", "real_id", "since_s", "submit")
+
+    def __init__(self, job: Job, submit: Submit | None, since_s: float) -> None:
+        self.job = job
+        self.submit = submit  # None: it was stored before
+        self.link: RelayLink | None = None  # to which it was sent
+        self.is_answered = submit is None
+        self.is_repeated = False  # it was sent before, to a node that did not answer
+        self.is_only_watched = submit is None
+        self.real_id = job.id  # of the job that it has joined, if it has
+        self.since_s = since_s
+
+
+class Relay(Placement):
+    """The functions of other nodes, as this node sees them."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.ready: set[int] = set()  # partitions that this node has, with all their jobs
+        self.overrides: dict[bytes, int] = {}
+        self.links: dict[int, RelayLink] = {}  # by partition, the link to its owner
+        self.refused: dict[int, Refused] = {}  # by id of the submission
+        self.joined: dict[int, int] = {}  # by id of the submission, the id of the job that it has joined
+        self.on_answered: Callable[[], None] = lambda: None
+        self.retries: dict[int, Retry] = {}  # by id of the borrowed job
+        self._shadows: dict[int, Shadow] = {}
+        self._unanswered: dict[int, Shadow] = {}
+        self._waiting: dict[int, dict[int, Shadow]] = {}  # by partition, those without a link to an owner
+        self._loop = asyncio.get_running_loop()
+        self.relayed = 0  # submissions that were passed on
+
+    # --- for the engine ---
+
+    def partition_of(self, name: bytes) -> int:
+        """The partition of a function."""
+        return partition_of(name, self.overrides)
+
+    def is_ours(self, name: bytes) -> bool:
+        return partition_of(name, self.overrides) in self.ready
+
+    def submit(
+        self,
+        function: Function,
+        unique: bytes,
+        payload: bytes,
+        priority: int,
+        delivery: int,
+        subscriber: Peer | None,
+        options: SubmitOptions | None,
+    ) -> Job:
+        if options is not None and (options.predecessors or options.name or options.linked is not None):
+            raise Refused(
+                REFUSED_LIMIT,
+                "jobs with predecessors or names are not possible: the server is one of several that own functions",
+            )
+        if len(self._unanswered) >= MOST_UNANSWERED:
+            raise Refused(REFUSED_FULL, "too many submissions wait for other nodes")
+        engine = self.engine
+        job_id = options.job_id if options is not None and options.job_id else engine.reserve_id()
+        job = Job(job_id, function, unique, payload, priority, delivery, engine.now_us)
+        speaker = engine.speaker
+        protocol = ""
+        if speaker is not None:
+            job.source = speaker.source
+            protocol = engine.flows.sources[speaker.source]
+        if options is not None and options.run_at_us > engine.now_us:
+            job.state = JobState.SCHEDULED
+            job.run_at_us = options.run_at_us
+        if subscriber is not None:
+            job.subscribers = [subscriber]
+            subscriber.subscriptions[job_id] = job
+        values = option_values(options)
+        submit = Submit(job_id, function.name, unique, payload, priority, delivery, protocol, values, False)
+        shadow = Shadow(job, submit, self._loop.time())
+        self._shadows[job_id] = self._unanswered[job_id] = shadow
+        self._pass_on(shadow)
+        if delivery:
+            job.payload = b""
+            engine.promise(job)
+        return job
+
+    def watch(self, job: Job) -> None:
+        """A peer has subscribed to a job of another node."""
+        if job.state in FINAL_STATES:
+            return
+        shadow = self._shadows.get(job.id)
+        if shadow is None:
+            shadow = self._shadows[job.id] = Shadow(job, None, self._loop.time())
+            self._pass_on(shadow)
+        elif shadow.is_answered and shadow.link is not None:
+            shadow.link.send(Watch(job.id, shadow.real_id))
+
+    def shadow_of(self, job: Job) -> Job:
+        """The job that stands for this one of another node, which was read in the store."""
+        shadow = self._shadows.get(job.id)
+        if shadow is not None:
+            return shadow.job
+        function = self.engine.function_named(job.function.name)
+        made = Job(job.id, function, job.unique, b"", job.priority, job.delivery, job.created_us)
+        made.state = job.state
+        return made
+
+    def abandon(self, job: Job) -> bool:
+        shadow = self._shadows.get(job.id)
+        if shadow is None:
+            return False
+        if shadow.link is not None:
+            shadow.link.send(Unwatch(job.id))
+        self._forget(shadow)
+        return True
+
+    def note_retry(self, job: Job, delay_us: int, error: bytes | None, attempts_limit: int) -> None:
+        self.retries[job.id] = Retry(delay_us, error, attempts_limit)
+
+    # --- output that waits for answers ---
+
+    def must_wait(self, promised: Sequence[tuple[int, Job]]) -> bool:
+        """Whether an owner has not answered yet about one of these jobs."""
+        unanswered = self._unanswered
+        return bool(unanswered) and any(job.id in unanswered for _, job in promised)
+
+    @property
+    def waiting_count(self) -> int:
+        """How many submissions have not been answered."""
+        return len(self._unanswered)
+
+    # --- to the owners ---
+
+    def _pass_on(self, shadow: Shadow) -> None:
+        partition = self.partition_of(shadow.job.function.name)
+        link = self.links.get(partition)
+        if link is None:
+            self._waiting.setdefault(partition, {})[shadow.job.id] = shadow
+            return
+        shadow.link = link
+        if shadow.submit is None:
+            link.send(Watch(shadow.job.id, shadow.real_id))
+            return
+        self.relayed += 1
+        shadow.submit.is_repeated = shadow.is_repeated
+        link.send(shadow.submit)
+
+    def use_links(self, links: dict[int, RelayLink]) -> None:
+        """The links to the owners of all partitions that have one which can be reached."""
+        self.links = links
+        for partition in [partition for partition in self._waiting if partition in links]:
+            for shadow in self._waiting.pop(partition).values():
+                self._pass_on(shadow)
+
+    def link_lost(self, link: RelayLink) -> None:
+        """What was sent over this link and not finished goes to the next owner."""
+        self.links = {partition: other for partition, other in self.links.items() if other is not link}
+        for shadow in [shadow for shadow in self._shadows.values() if shadow.link is link]:
+            self._wait_again(shadow)
+
+    def _wait_again(self, shadow: Shadow) -> None:
+        shadow.link = None
+        shadow.is_repeated = True
+        if shadow.is_answered and shadow.job.delivery:
+            shadow.submit = None  # it is stored
+        partition = self.partition_of(shadow.job.function.name)
+        self._waiting.setdefault(partition, {})[shadow.job.id] = shadow
+
+    def look_after(self) -> None:
+        """Called regularly: give up what has waited for too long."""
+        before_s = self._loop.time() - PATIENCE_SECONDS
+        late = [shadow for shadow in self._unanswered.values() if shadow.since_s < before_s]
+        for shadow in late:
+            self._refuse(shadow, Refused(REFUSED_STORAGE, "the node that owns the function has not answered"))
+        if late:
+            self.on_answered()
+
+    # --- from the owners ---
+
+    def receive(self, link: RelayLink, message: Message) -> None:
+        """Handle a message of an owner about a shadow. Raises KeyError for others."""
+        shadow = self._shadows.get(message.id)  # type: ignore[attr-defined]
+        if shadow is None or shadow.link is not link:
+            return
+        if isinstance(message, Accepted):
+            self._accepted(shadow, message.job_id)
+        elif isinstance(message, Refusal):
+            self._refuse(shadow, Refused(message.reason, message.text))
+            self.on_answered()
+        elif isinstance(message, Moved):
+            self._wait_again(shadow)
+        elif isinstance(message, End):
+            self._ended(shadow, message)
+        else:
+            self._report(shadow.job, message)
+
+    def _accepted(self, shadow: Shadow, job_id: int) -> None:
+        shadow.is_answered = True
+        shadow.real_id = job_id
+        job = shadow.job
+        self._unanswered.pop(job.id, None)
+        if job_id != job.id and job.delivery:
+            self.joined[job.id] = job_id
+        if not job.subscribers:
+            self._forget(shadow)
+        elif job.delivery and shadow.link is not None:
+            shadow.link.send(Watch(job.id, job_id))
+        self.on_answered()
+
+    def _refuse(self, shadow: Shadow, refused: Refused) -> None:
+        """A submission is refused. A client that waits on its connection was told the handle already, so it is told
+        that the job has failed."""
+        job = shadow.job
+        job.withdrawn = True
+        if job.delivery:
+            self.refused[job.id] = refused
+            for subscriber in job.subscribers or ():
+                subscriber.drop_subscription(job.id)
+            job.subscribers = None
+            self._forget(shadow)
+        else:
+            self._ended(shadow, End(job.id, JobState.FAILED, FAILED_CODE, str(refused).encode(), b"", b""))
+
+    def _ended(self, shadow: Shadow, end: End) -> None:
+        job = shadow.job
+        self._forget(shadow)
+        job.state = JobState(end.state)
+        job.finished_us = self.engine.now_us
+        job.result = end.result
+        if end.code:
+            job.result_code = end.code
+        if end.error is not None:
+            job.error = end.error
+        if end.warnings:
+            job.warnings = end.warnings
+        job.worker = None
+        for subscriber in job.subscribers or ():
+            if subscriber.drop_subscription(job.id):
+                subscriber.job_finished(job)
+        job.subscribers = None
+
+    def _report(self, job: Job, message: Message) -> None:
+        subscribers = [subscriber for subscriber in job.subscribers or () if subscriber.hears_of(job.id)]
+        if isinstance(message, Progress):
+            job.numerator = message.numerator
+            job.denominator = message.denominator
+            job.time_left_s = message.time_left_s
+            job.progress_text = message.text
+            job.message = message.message
+            for subscriber in subscribers:
+                subscriber.job_progress(job)
+        elif isinstance(message, Data):
+            for subscriber in subscribers:
+                subscriber.job_data(job, message.data)
+        elif isinstance(message, Warn):
+            for subscriber in subscribers:
+                subscriber.job_warning(job, message.data)
+
+    def _forget(self, shadow: Shadow) -> None:
+        job_id = shadow.job.id
+        self._shadows.pop(job_id, None)
+        self._unanswered.pop(job_id, None)
+        if shadow.link is None:
+            for waiting in self._waiting.values():
+                waiting.pop(job_id, None)
+
+    # --- functions that this node has let go ---
+
+    def follow(self, subscriptions: Iterable[tuple[Peer, Job]], unstored: Iterable[Job]) -> None:
+        """Peers of this node stay subscribed to jobs that are another node's now; foreground jobs, which the store does
+        not have, are submitted to it."""
+        by_job: dict[Job, list[Peer]] = {}
+        for peer, job in subscriptions:
+            by_job.setdefault(job, []).append(peer)
+        gone = set(unstored)
+        for job, peers in by_job.items():
+            function = self.engine.function_named(job.function.name)
+            submit = None
+            payload = job.payload or b""
+            if job in gone:
+                values = options_of(job)
+                submit = Submit(
+                    job.id, function.name, job.unique, payload, job.priority, job.delivery, "", values, True
+                )
+            copy = Job(job.id, function, job.unique, payload, job.priority, job.delivery, job.created_us)
+            copy.subscribers = peers
+            for peer in peers:
+                peer.subscriptions[copy.id] = copy
+            shadow = self._shadows[copy.id] = Shadow(copy, submit, self._loop.time())
+            if submit is not None:
+                self._unanswered[copy.id] = shadow
+                shadow.is_repeated = True
+            self._pass_on(shadow)

@@ -1,0 +1,148 @@
+"""Nodes of a cluster in the mode `owners`, and workers that share no code with ours."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+from switchgear.client.gearman.blocking import Client
+from switchgear.partitions import partition_of, preferred_node
+from tests.support.servers import HOST, answers_version
+from tests.support.waiting import DEADLINE_SECONDS, eventually
+from tests.system.test_cluster import port_of_our_own
+
+NAMES = ("ada", "bob", "cleo")
+LEASE_SECONDS = 1.0
+
+
+class OwnerNode:
+    """One server of a cluster, started again and again at the same address."""
+
+    def __init__(self, name: str, store: str, place: Path, *settings: str) -> None:
+        self.name = name
+        self.port, self.http_port, self.pingpong_port, self.workers_port, self.wmp_port = (
+            port_of_our_own() for _ in range(5)
+        )
+        self._log = place / f"{name}.log"
+        self._command = [sys.executable, "-m", "switchgear", "serve", "--store", store, "--joblog", "off"]
+        self._command += ["--listen", f"gearman://{HOST}:{self.port}", "--listen", f"http://{HOST}:{self.http_port}"]
+        self._command += ["--listen", f"pingpong://{HOST}:{self.pingpong_port}?workers={self.workers_port}"]
+        self._command += ["--listen", f"wmp://{HOST}:{self.wmp_port}"]
+        usual = ("cluster.enabled=true", "cluster.mode=owners", "cluster.allow_async=true", f"cluster.name={name}")
+        for setting in (*usual, f"cluster.lease_seconds={LEASE_SECONDS}", *settings):
+            self._command += ["--set", setting]
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        with self._log.open("ab") as log:
+            self.process = subprocess.Popen(self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+    def wait_until_it_answers(self) -> None:
+        eventually(lambda: self.is_over() or answers_version(self.port), f"{self.name} answers: {self.output()}", 60)
+        assert not self.is_over(), self.output()
+
+    def is_over(self) -> bool:
+        return self.process is not None and self.process.poll() is not None
+
+    def signal(self, number: signal.Signals) -> None:
+        assert self.process is not None
+        self.process.send_signal(number)
+
+    def wait(self) -> int:
+        assert self.process is not None
+        return self.process.wait(DEADLINE_SECONDS)
+
+    def end(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.process.send_signal(signal.SIGCONT)
+            self.process.kill()
+            self.process.wait()
+
+    def output(self) -> str:
+        return self._log.read_text() if self._log.exists() else ""
+
+    def client(self) -> Client:
+        return Client(f"gearman://{HOST}:{self.port}")
+
+    def partitions(self) -> dict[str, int]:
+        """How many partitions each node owns, as this one sees it."""
+        with self.client() as client:
+            return {node["name"]: node["partitions"] for node in client.control("nodes")}
+
+
+def settled(nodes: list[OwnerNode]) -> None:
+    """Wait until each partition is at the node that it belongs to."""
+    names = [node.name for node in nodes]
+    wanted: dict[str, int] = dict.fromkeys(names, 0)
+    for partition in range(64):
+        wanted[preferred_node(partition, names)] += 1
+    for node in nodes:
+        eventually(lambda node=node: node.partitions() == wanted, "the partitions have found their nodes", 60)
+
+
+def function_of(owner: OwnerNode, number: int = 0, names: tuple[str, ...] = NAMES) -> str:
+    """A function that this node owns when all of these are there."""
+    found = (
+        name
+        for name in (f"f{n}" for n in range(10_000))
+        if preferred_node(partition_of(name.encode()), names) == owner.name
+    )
+    for _ in range(number):
+        next(found)
+    return next(found)
+
+
+def packet(kind: int, *arguments: bytes) -> bytes:
+    body = b"\0".join(arguments)
+    return b"\0REQ" + struct.pack(">II", kind, len(body)) + body
+
+
+class PlainWorker:
+    """A Gearman worker of a few lines: grabs, sleeps, answers in capitals."""
+
+    def __init__(self, node: OwnerNode, function: str) -> None:
+        self.payloads: list[bytes] = []
+        self.handles: list[bytes] = []
+        self._socket = socket.create_connection((HOST, node.port))
+        self._socket.sendall(packet(1, function.encode()) + packet(9))
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> PlainWorker:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+        self._thread.join(DEADLINE_SECONDS)
+
+    def _run(self) -> None:
+        held = b""
+        try:
+            while data := self._socket.recv(65_536):
+                held += data
+                while len(held) >= 12:
+                    kind, size = struct.unpack_from(">4xII", held)
+                    if len(held) < 12 + size:
+                        break
+                    body, held = held[12 : 12 + size], held[12 + size :]
+                    self._handle(kind, body)
+        except OSError:
+            return
+
+    def _handle(self, kind: int, body: bytes) -> None:
+        if kind == 6:  # NOOP
+            self._socket.sendall(packet(9))
+        elif kind == 10:  # NO_JOB
+            self._socket.sendall(packet(4))
+        elif kind == 11:  # JOB_ASSIGN
+            handle, _, payload = body.split(b"\0", 2)
+            self.payloads.append(payload)
+            self.handles.append(handle)
+            self._socket.sendall(packet(13, handle, payload.upper()) + packet(9))
