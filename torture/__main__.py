@@ -128,6 +128,7 @@ def in_lanes(options: argparse.Namespace) -> int:
         results.unlink()
         whole.counts.update(found["counts"])
         whole.longest_recovery_seconds = max(whole.longest_recovery_seconds, found["longest_recovery_seconds"])
+        whole.takeover_seconds += found["takeover_seconds"]
         whole.violations += [Violation(*violation) for violation in found["violations"]]
         failures += found["failures"]
     report(whole, failures)
@@ -138,6 +139,7 @@ def as_json(tally: Tally, failures: list[str]) -> dict[str, object]:
     return {
         "counts": dict(tally.counts),
         "longest_recovery_seconds": tally.longest_recovery_seconds,
+        "takeover_seconds": tally.takeover_seconds,
         "violations": tally.violations[:1000],
         "failures": failures,
     }
