@@ -98,10 +98,10 @@ class Cluster:
         url = f"postgresql://{USER}@{HOST}:{port}/postgres?sslmode=prefer" if port else self._url
         return f"{url}&options={quote(f'-csearch_path={schema}')}"
 
-    def new_database(self) -> str:
+    def new_database(self, options: str = "") -> str:
         """The name of a new database."""
         name = f"test_{next(self._numbers)}"
-        self.execute(f"CREATE DATABASE {name}")
+        self.execute(f"CREATE DATABASE {name} {options}")
         return name
 
     def execute(self, statement: str) -> None:
@@ -241,11 +241,11 @@ class ReplicatedPostgres:
 
 
 @contextmanager
-def running_pgbouncer(cluster: Cluster) -> Iterator[int]:
+def running_pgbouncer(cluster: Cluster, port: int = 0) -> Iterator[int]:
     """The port of a pgbouncer in transaction mode."""
     program = require_program("pgbouncer")
     place = Path(tempfile.mkdtemp(prefix="pgbouncer-"))
-    port = free_port()
+    port = port or free_port()
     settings = {
         "listen_addr": HOST,
         "listen_port": port,
