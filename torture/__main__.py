@@ -122,7 +122,7 @@ def in_lanes(options: argparse.Namespace) -> int:
     failures: list[str] = []
     for process, results in lanes:
         if not results.exists():
-            failures.append(f"a lane ended with {process.returncode}")
+            failures.append(f"a parallel run ended with {process.returncode}")
             continue
         found = json.loads(results.read_text())
         results.unlink()

@@ -18,8 +18,8 @@ from typing import Final
 from switchgear.config import Config
 from switchgear.errors import ConfigError, StorageError
 from switchgear.memory import MemoryAccount
+from switchgear.net.connections.tcp_listener import TcpListener
 from switchgear.net.standby_gateway import OwnerAddress, StandbyGateway
-from switchgear.net.tcp import TcpListener
 from switchgear.postgresql import is_postgresql
 from switchgear.storage.postgres import PostgresStore
 from switchgear.storage.postgres_lease import LeaseRow
