@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import signal
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 
 import psycopg
 import pytest
 
-from switchgear.errors import ServerRefused, SwitchgearError
+from switchgear.errors import ServerRefused
 from tests.support.postgres import Cluster
 from tests.support.waiting import eventually
 from tests.system.owner_nodes import NAMES, OwnerNode, PlainWorker, function_of, settled

@@ -167,7 +167,7 @@ class OwnersMember:
             await self._new_ids()
 
     async def _new_ids(self) -> None:
-        """Reserve a block of ids, which are above all that any node has used: jobs come after those submitted earlier."""
+        """Reserve a block of ids, which are above all that any node has used: later jobs come after earlier ones."""
         first = await self._store.reserve_ids(BLOCK_IDS)
         self._hub.engine.next_job_id = first
         self._ids_end = first + BLOCK_IDS

@@ -16,6 +16,7 @@ from switchgear.engine.submit_options import SubmitOptions
 from switchgear.model import Job
 
 __all__ = [
+    "OPTIONS",
     "Accepted",
     "Answer",
     "Ask",
@@ -31,7 +32,6 @@ __all__ = [
     "Hello",
     "Lost",
     "Moved",
-    "OPTIONS",
     "Progress",
     "Refusal",
     "RetryLater",
