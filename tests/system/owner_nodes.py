@@ -8,17 +8,20 @@ import struct
 import subprocess
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from switchgear.client.gearman.blocking import Client
 from switchgear.partitions import partition_of, preferred_node
+from tests.matrix.addresses import Addresses
 from tests.support.servers import HOST, answers_version
 from tests.support.waiting import DEADLINE_SECONDS, eventually
 from tests.system.test_cluster import port_of_our_own
 
 NAMES = ("ada", "bob", "cleo")
 LEASE_SECONDS = 1.0
+PING_FUNCTION = "f0"  # the function of the PING/PONG listeners
 
 
 class OwnerNode:
@@ -32,7 +35,10 @@ class OwnerNode:
         self._log = place / f"{name}.log"
         self._command = [sys.executable, "-m", "switchgear", "serve", "--store", store, "--joblog", "off"]
         self._command += ["--listen", f"gearman://{HOST}:{self.port}", "--listen", f"http://{HOST}:{self.http_port}"]
-        self._command += ["--listen", f"pingpong://{HOST}:{self.pingpong_port}?workers={self.workers_port}"]
+        self._command += [
+            "--listen",
+            f"pingpong://{HOST}:{self.pingpong_port}?workers={self.workers_port}&function={PING_FUNCTION}",
+        ]
         self._command += ["--listen", f"wmp://{HOST}:{self.wmp_port}"]
         usual = ("cluster.enabled=true", "cluster.mode=owners", "cluster.allow_async=true", f"cluster.name={name}")
         for setting in (*usual, f"cluster.lease_seconds={LEASE_SECONDS}", *settings):
@@ -70,6 +76,19 @@ class OwnerNode:
     def client(self) -> Client:
         return Client(f"gearman://{HOST}:{self.port}")
 
+    def addresses(self, function: str) -> Addresses:
+        """Where clients and workers of each protocol find this node."""
+        return Addresses(
+            function=function,
+            gearman=f"gearman://{HOST}:{self.port}",
+            wmp=f"wmp://{HOST}:{self.wmp_port}",
+            gearmonkey="",
+            redis="",
+            http=f"http://{HOST}:{self.http_port}",
+            pingpong_clients=f"tcp://{HOST}:{self.pingpong_port}",
+            pingpong_workers=f"tcp://{HOST}:{self.workers_port}",
+        )
+
     def partitions(self) -> dict[str, int]:
         """How many partitions each node owns, as this one sees it."""
         with self.client() as client:
@@ -83,7 +102,11 @@ def settled(nodes: list[OwnerNode]) -> None:
     for partition in range(64):
         wanted[preferred_node(partition, names)] += 1
     for node in nodes:
-        eventually(lambda node=node: node.partitions() == wanted, "the partitions have found their nodes", 60)
+        eventually(partial(has_partitions, node, wanted), "the partitions have found their nodes", 60)
+
+
+def has_partitions(node: OwnerNode, wanted: dict[str, int]) -> bool:
+    return node.partitions() == wanted
 
 
 def function_of(owner: OwnerNode, number: int = 0, names: tuple[str, ...] = NAMES) -> str:

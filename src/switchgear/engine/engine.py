@@ -42,7 +42,7 @@ from switchgear.engine.requirements import Requirements
 from switchgear.engine.restore import Restore, Restoring
 from switchgear.engine.schedules import ScheduleRunner
 from switchgear.engine.sliced_work import SlicedWork
-from switchgear.engine.state import EngineSettings, EngineState, Observer
+from switchgear.engine.state import ALL_IDS, EngineSettings, EngineState, Observer
 from switchgear.engine.stuck import StuckFunctions
 from switchgear.engine.submissions import Submissions
 from switchgear.engine.submit_options import SubmitOptions
@@ -269,6 +269,11 @@ class Engine:
     @next_job_id.setter
     def next_job_id(self, next_job_id: int) -> None:
         self._state.next_job_id = next_job_id
+
+    @property
+    def ids_end(self) -> int:
+        """No job has this id or a higher one."""
+        return self._state.next_job_id if self._state.placement is None else ALL_IDS
 
     @property
     def refusal(self) -> Refused | None:

@@ -55,6 +55,13 @@ class Placement(ABC):
         """A peer has subscribed to a job that stands for one of another engine."""
 
     @abstractmethod
+    def stand_in(self, job: Job) -> Job | None:
+        """A job that stands for this one of another engine, as the store has it, and can be subscribed to.
+
+        `None` for a job that has ended, or is this engine's.
+        """
+
+    @abstractmethod
     def abandon(self, job: Job) -> bool:
         """The last subscriber of a job has gone; returns whether the job is another engine's."""
 

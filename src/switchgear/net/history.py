@@ -120,7 +120,7 @@ class History:
     def _numbers_of_others(self, job_ids: Sequence[int]) -> set[int]:
         """The ids that may belong to jobs which the engine no longer has."""
         engine = self._engine
-        return {job_id for job_id in job_ids if 0 < job_id < engine.next_job_id and not engine.has_job(job_id)}
+        return {job_id for job_id in job_ids if 0 < job_id < engine.ids_end and not engine.has_job(job_id)}
 
     def _recent(self, job_ids: Collection[int]) -> dict[int, Job]:
         """The jobs that have just ended and will be stored.

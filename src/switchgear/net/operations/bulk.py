@@ -170,7 +170,7 @@ class BulkOperations:
 
     def _job_id(self, handle: str) -> int:
         job_id = self._context.job_id(handle) or number_in_handle(handle.encode(), b"")
-        if not 0 < job_id < self._context.engine.next_job_id:
+        if not 0 < job_id < self._context.engine.ids_end:
             raise ValueError(f"handles: there is no job {handle[:100]!r}")
         return job_id
 

@@ -271,8 +271,10 @@ class OwnersMember:
             function.paused = True
         self._use_links()
         until_s = time.monotonic() + self._store.partitions.lease_seconds
-        while any(function.running for function in functions) and time.monotonic() < until_s:
+        while any(function.running for function in functions):
             await asyncio.sleep(DRAIN_LOOK_SECONDS)
+            if time.monotonic() > until_s:
+                break
         hub.begin_turn()
         timeouts = {
             (worker, function): worker.timeouts_us.get(function, 0)

@@ -160,8 +160,9 @@ class Relay(Placement):
         elif shadow.is_answered and shadow.link is not None:
             shadow.link.send(Watch(job.id, shadow.real_id))
 
-    def shadow_of(self, job: Job) -> Job:
-        """The job that stands for this one of another node, which was read in the store."""
+    def stand_in(self, job: Job) -> Job | None:
+        if job.state in FINAL_STATES or self.is_ours(job.function.name):
+            return None
         shadow = self._shadows.get(job.id)
         if shadow is not None:
             return shadow.job

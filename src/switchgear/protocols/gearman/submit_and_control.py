@@ -158,7 +158,7 @@ def parsed(text: bytes, kind: type[Parsed], name: str) -> Parsed:
 def predecessor(session: GearmanSession, handle: str) -> int:
     """The id of the job with this handle; 0 if there never was one."""
     job_id = session.job_id(handle.encode())
-    return job_id if 0 < job_id < session.engine.next_job_id else 0
+    return job_id if 0 < job_id < session.engine.ids_end else 0
 
 
 def on_control(session: GearmanSession, body: bytes) -> None:

@@ -81,10 +81,22 @@ def watch_ended(session: GearmanSession, handle: bytes, job_id: int) -> Iterator
     if job is None and session.engine.has_job(job_id):
         on_watch(session, handle)  # retried meanwhile
     elif job is None:
-        session.send(response(Packet.WATCH_RES, handle, UNKNOWN))
+        yield from watch_elsewhere(session, handle, job_id)
     else:
         session.send(response(Packet.WATCH_RES, handle, state_word(job)))
         tell_end(session, job)
+
+
+def watch_elsewhere(session: GearmanSession, handle: bytes, job_id: int) -> Iterator[Step]:
+    """Subscribe the session to a job of another node, if there is one."""
+    job = yield from session.unfinished_elsewhere(job_id)
+    if job is None:
+        session.send(response(Packet.WATCH_RES, handle, UNKNOWN))
+        return
+    session.require("WATCH", EVERYBODY, job.function.name)
+    check_watching(session, job_id)
+    session.send(response(Packet.WATCH_RES, handle, state_word(job)))
+    follow(session, job)
 
 
 def state_word(job: Job) -> bytes:

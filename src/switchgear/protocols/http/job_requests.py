@@ -160,7 +160,7 @@ def on_get_result(session: HttpSession, call: RouteCall) -> None:
     job_id = session.job_id(call.argument("handle"))
     job = session.engine.job(job_id)
     if job is None:
-        session.work_off(send_result(session, job_id))
+        session.work_off(send_result(session, job_id, call.option("wait")))
     elif call.option("wait"):
         session.wait_for_end(ResultWait(), job, call.option("wait"))
     else:
@@ -172,11 +172,16 @@ def not_finished(session: HttpSession, job: Job) -> HttpProblem:
     return HttpProblem(409, "job_unfinished", text, headers={"Retry-After": "1"})
 
 
-def send_result(session: HttpSession, job_id: int) -> Iterator[Step]:
+def send_result(session: HttpSession, job_id: int, wait_seconds: int) -> Iterator[Step]:
     job = yield from session.ended_job(job_id)
+    if job is None:
+        job = yield from session.unfinished_elsewhere(job_id)
     if job is None:
         raise no_such_job()
     session.require("a request about a job", EVERYBODY, job.function.name)
+    if wait_seconds and job.state not in FINAL_STATES and not session.engine.has_job(job_id):
+        session.wait_for_end(ResultWait(), job, wait_seconds)
+        return
     if job.state not in FINAL_STATES:  # it was retried meanwhile
         raise not_finished(session, job)
     tell_end(session, job)

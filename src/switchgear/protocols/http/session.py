@@ -501,14 +501,14 @@ class HttpSession(ByteSession):
     def job_id(self, handle: bytes) -> int:
         """The number of the job with this handle, or whose number this is; raises HttpProblem."""
         number = number_in_handle(handle, self.prefix) or number_in_handle(handle, b"")
-        if not 0 < number < self.engine.next_job_id:
+        if not 0 < number < self.engine.ids_end:
             raise no_such_job()
         return number
 
     def predecessor(self, handle: str) -> int:
         """The id of a job that another is to wait for; 0 if there never was one."""
         number = number_in_handle(handle.encode(), self.prefix)
-        return number if 0 < number < self.engine.next_job_id else 0
+        return number if 0 < number < self.engine.ids_end else 0
 
     # --- operator verbs ---
 

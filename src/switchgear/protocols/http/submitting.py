@@ -99,7 +99,7 @@ class HttpSubmission:
         job = engine.submit(
             self.function, self.unique, self.payload, self.priority, Delivery.HANDLE, None, self.options
         )
-        is_joined = job.id < first_id
+        is_joined = job.id < first_id or job.id >= engine.next_job_id
         if is_joined:
             self._refuse_other(job)
         return job, is_joined
@@ -301,7 +301,7 @@ def submit_simple(session: HttpSession, function: bytes, key: bytes, payload: by
     engine = session.engine
     first_id = engine.next_job_id
     job = engine.submit(function, key, payload, NORMAL, HANDLE)
-    is_joined = job.id < first_id
+    is_joined = job.id < first_id or job.id >= engine.next_job_id
     session.tell_created(200 if is_joined else 201, job.id, is_joined=is_joined)
 
 

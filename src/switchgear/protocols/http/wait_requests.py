@@ -40,6 +40,7 @@ class SeenJob:
         self.handle = handle
         self.job_id = job_id  # 0 if there never was such a job
         self.seen = seen
+        self.elsewhere: Job | None = None  # stands for the job, which another node has
 
     def is_new(self, job: Job) -> bool:
         """Whether the client has not seen the progress of an unfinished job."""
@@ -60,7 +61,7 @@ def on_wait_for_jobs(session: HttpSession, call: RouteCall) -> None:
     for each in wanted.jobs:
         raw = each.handle.encode()
         number = number_in_handle(raw, session.prefix) or number_in_handle(raw, b"")
-        if not 0 < number < session.engine.next_job_id:
+        if not 0 < number < session.engine.ids_end:
             number = 0
         awaited.append(SeenJob(each.handle, number, None if each.seen is UNSET else each.seen))
     session.work_off(tell_changed(session, awaited, call.option("wait")))
@@ -77,6 +78,8 @@ def tell_changed(session: HttpSession, awaited: list[SeenJob], wait_seconds: int
         job = session.engine.look_at(each.job_id)
         if job is None and each.job_id:
             job = yield from session.ended_job(each.job_id)
+            if job is None:
+                job = each.elsewhere = yield from session.unfinished_elsewhere(each.job_id)
         if job is None or (session.is_guarded and not session.permissions.covers(job.function.name)):
             told.append(unknown_job(each))
         elif job.state in FINAL_STATES:
@@ -106,8 +109,8 @@ def begin_to_wait(session: HttpSession, awaited: list[SeenJob], wait_seconds: in
     for number, each in enumerate(awaited, 1):
         if number % JOBS_PER_STEP == 0:
             yield False
-        job = engine.job(each.job_id)
-        if job is None or each.is_new(job):
+        job = engine.job(each.job_id) or each.elsewhere
+        if job is None or job.state in FINAL_STATES or each.is_new(job):
             wait.has_changes = True
             break
         engine.subscribe(job, session)
