@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -50,6 +51,10 @@ def is_done(client: Client, handle: str) -> bool:
     return bool(client.control("job", handle=handle)["state"] == "done")
 
 
+def has_run(worker: PlainWorker, payload: bytes) -> bool:
+    return payload in worker.payloads
+
+
 def has_more(acknowledged: dict[str, bytes], count: int) -> bool:
     return len(acknowledged) > count
 
@@ -67,7 +72,7 @@ def test_a_job_is_submitted_at_one_node_owned_by_another_and_run_at_a_third(node
     with PlainWorker(runner, function) as worker, submitter.client() as client:
         assert client.submit(function, b"one").wait(20) == b"ONE"
         handle = client.submit(function, b"two", background=True).handle
-        eventually(lambda: b"two" in worker.payloads, "the background job ran")
+        eventually(partial(has_run, worker, b"two"), "the background job ran")
         assert worker.handles[1].decode() == handle
         for node in nodes:
             with node.client() as other:

@@ -37,8 +37,12 @@ def nodes(server: str, as_json: bool) -> None:
         Column("VERSION", drop=1),
         Column("SILENT", right=True),
     ]
-    rows = (
+    rows = [
         [node["name"], node["address"], node["role"], node["version"], short_duration(node["silent_seconds"])]
         for node in found
-    )
+    ]
+    if sum(node["role"] in ("owner", "leaving") for node in found) > 1:
+        columns.append(Column("PARTITIONS", right=True))
+        for row, node in zip(rows, found, strict=True):
+            row.append(str(node["partitions"]))
     print_table(columns, rows)

@@ -34,6 +34,7 @@ class Administration:
 
     def pause(self, function: Function) -> None:
         """Assign no jobs of this function until it is resumed."""
+        self._state.refuse_foreign(function.name)
         if function.paused:
             self._state.concern_speaker()  # the pause may not be stored yet
         else:
@@ -42,6 +43,7 @@ class Administration:
 
     def resume(self, function: Function) -> None:
         """Assign jobs of this function again."""
+        self._state.refuse_foreign(function.name)
         if not function.paused:
             self._state.concern_speaker()  # the change may not be stored yet
         else:
@@ -51,6 +53,7 @@ class Administration:
 
     def set_limits(self, function: Function, high: int, normal: int, low: int) -> None:
         """Accept submissions only while the function has fewer unfinished jobs than this; 0: no limit."""
+        self._state.refuse_foreign(function.name)
         function.limits = [high, normal, low]
         self._state.note_function(function)
 
@@ -60,6 +63,7 @@ class Administration:
         Setting the same policy again changes nothing. Jobs that run beyond a lower limit continue. If keys are
         distinguished, before or after, the queues of keys are filled or reviewed over several turns.
         """
+        self._state.refuse_foreign(function.name)
         if policy == (function.limiter.policy if function.limiter is not None else Policy()):
             self._state.concern_speaker()  # the policy may not be stored yet
             return

@@ -115,6 +115,7 @@ class JobCommands:
         `edges` has an EdgePolicy for each. A predecessor that the job already has keeps its policy.
         """
         state = self._state
+        state.refuse_edges()
         if state.jobs.get(job.id) is not job:
             raise Refused(REFUSED_CONFLICT, f"{{}} is {job.state.name.lower()}", job.id)
         if edges:
@@ -239,6 +240,7 @@ class JobCommands:
         dependencies = self._dependencies
         if state.refusal is not None and not is_checked:
             raise Refused(state.refusal.reason, str(state.refusal))
+        state.refuse_foreign(job.function.name)
         dependencies.finish_unlinking(job)
         function = self._refuse_retry(job)
         predecessors = tuple(dict.fromkeys(job.predecessors + more_predecessors)) if more_predecessors else ()

@@ -77,6 +77,7 @@ class ScheduleRunner:
         An existing schedule of that name takes over the given fields; only a different timetable moves its next tick.
         It stays paused if it is, because an operator has paused it.
         """
+        self._state.refuse_foreign(wanted.function_name)
         known = self._state.schedules.get(wanted.name)
         is_other = known is None or _times(known) != _times(wanted)
         if is_other and wanted.timetable.next_after_us(self._state.now_us) is None:

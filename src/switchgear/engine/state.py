@@ -232,6 +232,12 @@ class EngineState:
         """Whether the job has expired. Asked where several deadlines may be due at once."""
         return 0 < job.expires_us <= self.now_us
 
+    def refuse_foreign(self, name: bytes) -> None:
+        """Raise Refused if another engine has the function with this name."""
+        if self.placement is not None and not self.placement.is_ours(name):
+            shown = name.decode("utf-8", "backslashreplace")
+            raise Refused(REFUSED_CONFLICT, f"another node owns the function {shown}: ask that one")
+
     def refuse_edges(self) -> None:
         """Raise Refused if predecessors and graphs are not possible: jobs of other engines are not known here."""
         if self.placement is not None:
