@@ -76,9 +76,7 @@ def test_a_job_is_submitted_at_one_node_owned_by_another_and_run_at_a_third(node
         assert worker.handles[1].decode() == handle
         for node in nodes:
             with node.client() as other:
-                eventually(
-                    lambda other=other: other.control("job", handle=handle)["state"] == "done", "its end is known"
-                )
+                eventually(partial(is_done, other, handle), "its end is known")
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,6 @@ borrowed from the owner for its workers. Such a function has a limit of unfinish
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from typing import Final
 
 from mypy_extensions import mypyc_attr
@@ -27,14 +26,13 @@ def is_foreign(function: Function) -> bool:
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Placement(ABC):
+class Placement:
     """Knows the owners of functions, and passes on what concerns functions of other engines."""
 
-    @abstractmethod
     def is_ours(self, name: bytes) -> bool:
         """Whether this engine has the jobs of the function with this name, and may accept more."""
+        raise NotImplementedError
 
-    @abstractmethod
     def submit(
         self,
         function: Function,
@@ -49,22 +47,21 @@ class Placement(ABC):
 
         Returns a job that stands for the owner's. It is in no table of this engine.
         """
+        raise NotImplementedError
 
-    @abstractmethod
     def watch(self, job: Job) -> None:
         """A peer has subscribed to a job that stands for one of another engine."""
 
-    @abstractmethod
     def stand_in(self, job: Job) -> Job | None:
         """A job that stands for this one of another engine, as the store has it, and can be subscribed to.
 
         `None` for a job that has ended, or is this engine's.
         """
+        raise NotImplementedError
 
-    @abstractmethod
     def abandon(self, job: Job) -> bool:
         """The last subscriber of a job has gone; returns whether the job is another engine's."""
+        raise NotImplementedError
 
-    @abstractmethod
     def note_retry(self, job: Job, delay_us: int, error: bytes | None, attempts_limit: int) -> None:
         """The worker of a borrowed job asks for another attempt after a pause, which is for the owner to decide."""
