@@ -23,7 +23,7 @@ __all__ = ["check_arguments", "shown_arguments", "visible_answer"]
 # These may concern jobs of other functions than the one that is named.
 ACROSS_FUNCTIONS: Final = frozenset({"bulk", "graph"})
 # Arguments that may be long or secret.
-HIDDEN: Final = frozenset({"payload", "options"})
+HIDDEN: Final = frozenset({"payload", "options", "result"})
 LONGEST_SHOWN: Final = 400
 # These can be told only when the answer is there: `visible_answer` refuses or filters it.
 BY_ANSWER: Final = frozenset(
