@@ -236,6 +236,9 @@ ANSWERS: dict[str, Callable[[Office], Any]] = {
     "abort_bulk": lambda office: office.ask(
         "abort_bulk", id=office.ask("bulk", action="cancel", handles=["H:t:4"])["id"]
     ),
+    "complete": lambda office: office.ask("complete", handle="H:t:4", result="7"),
+    "wait_for": lambda office: office.ask("wait_for", handle="H:t:5", after=["H:t:3"]),
+    "spawn": lambda office: office.ask("spawn", handle="H:t:4", jobs=["H:t:3"]),
     "change": lambda office: office.ask("change", handle="H:t:4", priority="high", run_at=0),
     "schedule": lambda office: office.ask("schedule", name="hourly", function="f", every_seconds=3600),
     "declare": lambda office: office.ask("declare", owner="shop", schedules=[], functions=[]),

@@ -32,7 +32,7 @@ from switchgear.client.gearman.submit_request import SubmitRequest
 from switchgear.errors import ArgumentError, JobCancelled, ResultError, ServerRefused
 from switchgear.json_bytes import bytes_of, plain
 from switchgear.units import duration_seconds
-from switchgear.verbs.table import MOST_HANDLES
+from switchgear.verbs.table import EVENT_FUNCTION, MOST_HANDLES
 
 if TYPE_CHECKING:
     from switchgear.app.app import App
@@ -56,7 +56,6 @@ T = TypeVar("T")
 Requests = Generator[Future[Any], Any, T]
 """Requests to the server, each of which is given its answer; returns what they are made for."""
 
-EVENT_FUNCTION: Final = "switchgear.event"
 # How long the server remembers an event after its beginning: as long as it holds a unique key.
 REMEMBERED_SECONDS: Final = 30 * 86_400.0
 LONGEST_WAIT_SECONDS: Final = 29 * 86_400.0  # so that it is remembered when it is over

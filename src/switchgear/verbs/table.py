@@ -32,6 +32,7 @@ from switchgear.verbs.kinds import (
 
 __all__ = [
     "BULK_STATES",
+    "EVENT_FUNCTION",
     "MOST_HANDLES",
     "MOST_JOBS",
     "SERIES_METRICS",
@@ -53,6 +54,8 @@ SERIES_METRICS: Final = ("submitted", "done", "failed", "ready", "running", "old
 MOST_JOBS: Final = 1000  # in one answer; more would block the server for too long
 MOST_CONNECTIONS: Final = 1000
 MOST_HANDLES: Final = 10_000
+# The function of jobs that stand for what tasks wait for, such as signals; submitters may complete these.
+EVENT_FUNCTION: Final = "switchgear.event"
 LATEST_SECONDS: Final = 2**43 // 1000 * 1000  # what fits into 63 bits of microseconds
 LONGEST_INTERVAL_SECONDS: Final = 100_000 * 366 * 24 * 3600
 
@@ -749,7 +752,7 @@ _ROWS: Final = (
         (ONE_HANDLE, Argument("result", PayloadText(), "The result of the job.", default=b"")),
         Keeps.CHANGE,
         is_long=True,
-        also=_ONE_JOB,
+        also=_ONE_JOB | _DECLARED,  # for events; see `net.operations.verb_access`
         command="(signal; it completes the job of an event)",
         library="Job.complete",
     ),
