@@ -96,7 +96,7 @@ def jobs_with_contents(attack: Attack) -> None:
 
 def long_results_for_many(attack: Attack) -> None:
     """Clients that wait for the end of one job, whose result is long."""
-    key = '{"function":"ending","unique":"same"}'.encode()
+    key = b'{"function":"ending","unique":"same"}'
     for _ in range(50):
         peer = attack.reader(attack.ports.http)
         peer.sendall(request("POST", "/v1/jobs", key, "Prefer: wait=60\r\n"))
@@ -121,8 +121,26 @@ def workers_over_http(attack: Attack) -> None:
 
 def pipelined_questions(attack: Attack) -> None:
     """Requests that are short and ask for much."""
-    targets = ("overview", "series", "errors", "stream", "flows", "storage", "connections", "graph", "functions",
-               "workers", "schedules", "server", "nodes", "jobs?limit=1000", "jobs?q=x", "bulk", "audit", "session")
+    targets = (
+        "overview",
+        "series",
+        "errors",
+        "stream",
+        "flows",
+        "storage",
+        "connections",
+        "graph",
+        "functions",
+        "workers",
+        "schedules",
+        "server",
+        "nodes",
+        "jobs?limit=1000",
+        "jobs?q=x",
+        "bulk",
+        "audit",
+        "session",
+    )
     for target in (*(f"/v1/{name}" for name in targets), "/metrics", "/openapi.json", "/"):
         attack.send_all(attack.reader(attack.ports.http), [request("GET", target) * 200])
     attack.over.wait()
@@ -148,7 +166,9 @@ def idempotent_submissions(attack: Attack) -> None:
 
 def reserved_handles(attack: Attack) -> None:
     body = b'{"count": 1000000}'
-    attack.send_all(attack.reader(attack.ports.http), (request("POST", "/v1/jobs/handles", body) * 50 for _ in range(500)))
+    attack.send_all(
+        attack.reader(attack.ports.http), (request("POST", "/v1/jobs/handles", body) * 50 for _ in range(500))
+    )
     attack.over.wait()
 
 
@@ -168,7 +188,9 @@ def chunks_of_one_byte(attack: Attack) -> None:
 def unfinished_bodies(attack: Attack) -> None:
     for _ in range(40):
         peer = attack.connect(attack.ports.http)
-        peer.sendall(f"POST /v1/functions/f/jobs HTTP/1.1\r\nHost: {HOST}\r\nContent-Length: {60 * MIB}\r\n\r\n".encode())
+        peer.sendall(
+            f"POST /v1/functions/f/jobs HTTP/1.1\r\nHost: {HOST}\r\nContent-Length: {60 * MIB}\r\n\r\n".encode()
+        )
         try:
             attack.send_all(peer, [bytes(MIB)] * 30)
         except OSError:
@@ -188,7 +210,9 @@ def heads_that_differ(attack: Attack) -> None:
     """Nothing of them can be remembered."""
     peer = attack.reader(attack.ports.http)
     for number in range(0, 200_000, 200):
-        requests = (request("GET", f"/v1/jobs/{each}?wait=0", b"", f"X: {each}\r\n") for each in range(number, number + 200))
+        requests = (
+            request("GET", f"/v1/jobs/{each}?wait=0", b"", f"X: {each}\r\n") for each in range(number, number + 200)
+        )
         attack.send_all(peer, [b"".join(requests)])
     attack.over.wait()
 

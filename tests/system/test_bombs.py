@@ -24,7 +24,6 @@ from tests.support.servers import HOST, answers_version, free_port
 from tests.support.waiting import eventually
 from tests.support.wire import Kind, Wire
 from tests.system.bombs import ATTACKS, MIB, Attack, Ports
-from tests.system.http_bombs import HTTP_ATTACKS
 
 pytestmark = pytest.mark.system
 

@@ -398,8 +398,16 @@ class HttpSession(ByteSession):
 
     def send_piece(self, data: bytes) -> None:
         """Send a piece of a body."""
-        if not self.has_no_body:
-            self.send(chunk(data) if self.is_chunked else data)
+        if self.has_no_body:
+            return
+        if not self.is_chunked:
+            self.send(data)
+        elif len(data) <= LONG_ANSWER_BYTES:
+            self.send(chunk(data))
+        else:  # which other peers may share
+            self.send(b"%x\r\n" % len(data))
+            self.send(data)
+            self.send(b"\r\n")
 
     def end_stream(self) -> None:
         """End a response that was sent in pieces."""

@@ -13,7 +13,6 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET
 
-from switchgear.engine.predecessor_error import error_told
 from switchgear.json_bytes import plain
 from switchgear.model import DONE, FINAL_STATES, SECOND_US, Job
 from switchgear.protocols.handles import number_in_handle
@@ -22,6 +21,7 @@ from switchgear.protocols.http.redaction import MARK
 from switchgear.protocols.http.routing import RouteCall
 from switchgear.protocols.http.schemas import awaited_decoder
 from switchgear.protocols.http.session import HttpSession
+from switchgear.protocols.http.told_error import told_error
 from switchgear.protocols.http.waiting import HttpWait
 from switchgear.protocols.pending_read import Step
 from switchgear.verbs.access import Role
@@ -152,7 +152,7 @@ def unknown_job(each: SeenJob) -> dict[str, Any]:
 
 
 def ended_job(session: HttpSession, each: SeenJob, job: Job) -> dict[str, Any]:
-    error = error_told(job, session.handle_text)
+    error = told_error(job, session.handle_text)
     answer = described(each.handle, job.state.name.lower())
     answer["cause"] = job.log[-1][0].name.lower() if job.log else ""
     answer["error"] = None if error is None else plain(error)
