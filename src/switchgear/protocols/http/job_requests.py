@@ -86,7 +86,7 @@ def on_get_job(session: HttpSession, call: RouteCall) -> None:
 
 def show_job(session: HttpSession, job_id: int, has_contents: bool) -> Iterator[Step]:
     arguments = {"handle": session.handle_text(job_id), "contents": has_contents}
-    session.respond_json(200, (yield from session.verb_answer("job", arguments)))
+    yield from session.use_verb("job", arguments)
 
 
 class JobWait(HttpWait):

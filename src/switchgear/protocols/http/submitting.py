@@ -393,7 +393,7 @@ def tell_job(session: HttpSession, job_id: int) -> Iterator[Step]:
     """Answer with all that is known of a job, to whoever has submitted it."""
     arguments = {"handle": session.handle_text(job_id)}
     answer = yield from session.verb_answer("job", arguments, keeps_result=True)
-    session.respond_json(200, answer)
+    yield from session.respond_json_in_steps(200, answer)
 
 
 def end_headers(session: HttpSession, job: Job) -> bytes:
