@@ -47,6 +47,8 @@ __all__ = ["HttpSession", "HttpSetup"]
 # When long answers of so many bytes wait to be sent, further requests wait until the peer has taken them.
 LONG_BYTES: Final = 8 * 1024 * 1024
 LONG_ANSWER_BYTES: Final = 4096
+# JSON is read in one step, some milliseconds for each MiB; long payloads and results have bodies of their own.
+MOST_JSON_BYTES: Final = 4 * 1024 * 1024
 # Requests behind one that waits, and what each takes in memory beside its body, about.
 MOST_BEHIND: Final = 1_000
 REQUEST_BYTES: Final = 500
@@ -234,6 +236,8 @@ class HttpSession(ByteSession):
             return
         assert plan.route is not None
         try:
+            if len(request.body) > MOST_JSON_BYTES and plan.route.has_json:
+                raise json_too_long()
             plan.route.handler(self, call)
         except (PeerError, Refused) as error:
             self.answer_error(error)
@@ -660,6 +664,15 @@ def no_such_job() -> HttpProblem:
     """There is no job of that handle."""
     text = "there is no such job, or it finished so long ago that it was dropped from the history"
     return HttpProblem(404, "job_not_found", text)
+
+
+def json_too_long() -> HttpProblem:
+    """The body of a request is too long for JSON, although it is not too long."""
+    text = (
+        f"a body has at most {MOST_JSON_BYTES} bytes of JSON; submit a longer payload with "
+        "POST /v1/functions/{function}/jobs, whose body it is"
+    )
+    return HttpProblem(413, "body_too_large", text)
 
 
 def refuse_search(redaction: Redaction, arguments: dict[str, Any]) -> None:
