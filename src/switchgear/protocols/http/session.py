@@ -170,6 +170,11 @@ class HttpSession(ByteSession):
         self.has_no_body = False  # its request was HEAD
         self.is_open = transport.access.is_open  # everybody may do everything
         self.ended = False  # the peer will send no more
+        self.is_gone = False  # the connection is closed
+        # Workers of `take` that wait for the next request on this connection, by function; see `HttpWorkers.taker`.
+        self.idle_takers: dict[bytes, list[Any]] = {}
+        self.idle_takers_count = 0
+        self.taker_number = 0  # tells connections that take jobs apart
         self.on_unsent: Callable[[], None] | None = None  # if the peer leaves before its answer is sent
         self._next_steps: Callable[[], Iterator[Step]] | None = None  # see `continue_with`
         self._is_working = False
@@ -285,6 +290,7 @@ class HttpSession(ByteSession):
         return self.decoder.awaited_bytes
 
     def closed(self) -> None:
+        self.is_gone = True
         self.abandon_read()
         self.requests.clear()
         self.queued_bytes = 0
@@ -295,6 +301,8 @@ class HttpSession(ByteSession):
         on_unsent, self.on_unsent = self.on_unsent, None
         if on_unsent is not None:
             on_unsent()
+        if self.idle_takers_count:
+            self.setup.shared.workers.remove_idle(self)
 
     def awaited_input(self) -> tuple[int, float]:
         is_busy = self.call is not None or self.operation is not None or bool(self.requests) or bool(self.deferred)
