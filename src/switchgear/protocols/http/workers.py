@@ -77,7 +77,7 @@ class HttpWorkers:
             session.taker_number = self.last_taker_number
         idle = session.idle_takers.get(function)
         while idle:
-            peer = idle.pop()
+            peer: HttpWorker = idle.pop()
             session.idle_takers_count -= 1
             if peer.owner is session.permissions and peer.worker is not None and peer.worker.alive:
                 peer.lease_us = lease_us
