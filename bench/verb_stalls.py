@@ -21,9 +21,9 @@ from typing import Any
 from switchgear.engine.engine import Engine, EngineSettings, SubmitOptions
 from switchgear.model import CANCELLED, DONE, FAILED, NORMAL, Cause, Delivery, Function, Job
 from switchgear.net.clock import SystemClock
-from switchgear.net.gc_tuning import freeze_existing_objects
 from switchgear.net.hub import Hub
 from switchgear.net.operations.dispatcher import Operations
+from switchgear.net.process.gc_tuning import freeze_existing_objects
 from switchgear.protocols.http.feed_topics import FeedTopic, JobTopic, OverviewTopic, RowsTopic, StreamTopic
 from switchgear.protocols.pending_read import Step
 from switchgear.storage.open import open_store
@@ -58,7 +58,7 @@ class Watch:
         return longest
 
 
-class Stage:
+class FilledHub:
     """A hub with many jobs, and its operator."""
 
     def __init__(self, hub: Hub, jobs: int, queues: int, keys: int, workers: int) -> None:
@@ -92,7 +92,7 @@ class Stage:
             self.hub.commits.start()
             await self.hub.flush()
 
-    async def hire(self) -> None:
+    async def start_workers(self) -> None:
         """Half of the workers run a job of a function with keys, and the others sleep."""
         engine = self.hub.engine
         for first in range(0, self.workers, BATCH):
@@ -235,39 +235,39 @@ async def measure(
     store = open_store(url)
     hub = Hub(Engine(EngineSettings(functions=0)), store, SystemClock(), Telemetry(time.monotonic))
     await hub.load()
-    stage = Stage(hub, jobs, queues, keys, workers)
+    filled = FilledHub(hub, jobs, queues, keys, workers)
     began = time.monotonic()
-    await stage.fill()
-    await stage.hire()
+    await filled.fill()
+    await filled.start_workers()
     print(f"\n{url.partition(':')[0]}: {jobs:,} jobs, made in {time.monotonic() - began:.0f} s\n")
     freeze_existing_objects()  # as the server does
     watch.begin()
     print("| verb | took, ms | longest stall, ms of cpu | wall |\n|---|---:|---:|---:|")
-    for verb, arguments in stage.uses():
+    for verb, arguments in filled.uses():
         if only and verb not in only:
             continue
         watch.take()
         began = time.monotonic()
         problem = ""
         try:
-            await stage.use(verb, **arguments)
+            await filled.use(verb, **arguments)
         except Exception as error:
             problem = f" ({type(error).__name__}: {error})"
         took_ms = (time.monotonic() - began) * 1000
         cpu_ms, wall_ms = watch.take()
         shown = ", ".join(f"{name}={short(value)}" for name, value in arguments.items())
         print(f"| `{verb}` {shown}{problem} | {took_ms:.1f} | {cpu_ms:.1f} | {wall_ms:.1f} |", flush=True)
-    for topic in () if only and "events" not in only else stage.topics():
+    for topic in () if only and "events" not in only else filled.topics():
         watch.take()
         began = time.monotonic()
-        await stage.watch(topic)
+        await filled.watch(topic)
         took_ms = (time.monotonic() - began) * 1000
         cpu_ms, wall_ms = watch.take()
         print(f"| topic `{topic.name}` | {took_ms:.1f} | {cpu_ms:.1f} | {wall_ms:.1f} |", flush=True)
     if not only or "series" in only:
         watch.take()
         began = time.monotonic()
-        await stage.sample()
+        await filled.sample()
         took_ms = (time.monotonic() - began) * 1000
         cpu_ms, wall_ms = watch.take()
         print(f"| a sample for `series` | {took_ms:.1f} | {cpu_ms:.1f} | {wall_ms:.1f} |", flush=True)

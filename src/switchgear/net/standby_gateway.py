@@ -23,9 +23,9 @@ from typing import Any, Final, TypeAlias, cast
 
 from switchgear.config import LimitsConfig
 from switchgear.memory import MemoryAccount
-from switchgear.net.file_descriptors import permitted_limits
-from switchgear.net.tcp import TcpListener
-from switchgear.net.tcp_connection import set_keepalive
+from switchgear.net.connections.file_descriptors import permitted_limits
+from switchgear.net.connections.tcp_connection import set_keepalive
+from switchgear.net.connections.tcp_listener import TcpListener
 from switchgear.telemetry import Telemetry
 
 __all__ = ["OwnerAddress", "StandbyGateway"]

@@ -50,11 +50,12 @@ class PostgresNodes:
         result = await self._reads.ask(self._reads.reader, "prefix")
         return bytes(result.get_value(0, 0) or b"").decode() or prefix
 
-    async def announce(self, node: NodeRow) -> None:
-        """Write the row of this node, with the current time."""
+    async def announce(self, node: NodeRow) -> float:
+        """Give a sign of life in the row of this node; returns the time by the clock of PostgreSQL."""
         role = bigint(int(node.is_owner))
         texts = [text.encode() for text in (node.name, node.address, node.version)]
-        await self._reads.ask(self._reads.reader, "announce_node", bigint(node.id), *texts, role)
+        result = await self._reads.ask(self._reads.reader, "announce_node", bigint(node.id), *texts, role)
+        return number(result, 0, 0) / 1e6
 
     async def read(self) -> list[NodeRow]:
         """All nodes that were announced and not forgotten, by name."""

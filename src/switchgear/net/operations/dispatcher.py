@@ -10,6 +10,7 @@ from typing import Any
 
 from switchgear.errors import Refused, StorageError
 from switchgear.net.hub import Hub
+from switchgear.net.monitoring.series_recorder import SeriesRecorder
 from switchgear.net.operations.audit import AuditOperations
 from switchgear.net.operations.bulk import BulkOperations
 from switchgear.net.operations.connections import ConnectionOperations
@@ -31,7 +32,6 @@ from switchgear.net.operations.server import ServerOperations
 from switchgear.net.operations.storage import StorageOperations
 from switchgear.net.operations.stream import StreamOperations
 from switchgear.net.operations.verb_access import check_arguments, shown_arguments, visible_answer
-from switchgear.net.series_recorder import SeriesRecorder
 from switchgear.protocols.pending_read import PendingRead, Step
 from switchgear.protocols.session import Session
 from switchgear.refusals import REFUSED_STORAGE

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from switchgear.model import FAILED, SECOND_US, Job
-from switchgear.net.error_groups import ErrorGroup, ErrorGroups
+from switchgear.net.monitoring.error_groups import ErrorGroup, ErrorGroups
 from switchgear.net.operations.context import OperationsContext
 from switchgear.net.operations.values import encoded, plain
 from switchgear.net.operations.verb_steps import ITEMS_PER_STEP, Steps

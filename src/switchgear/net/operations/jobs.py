@@ -36,7 +36,7 @@ from switchgear.model import (
 from switchgear.net.operations.attempts import attempt_history, logged_starts, present_start
 from switchgear.net.operations.context import OperationsContext
 from switchgear.net.operations.unfinished_jobs import MOST_SEARCHED, SCANNED_PER_STEP, UnfinishedJobs, matches
-from switchgear.net.operations.values import encoded, plain
+from switchgear.net.operations.values import encoded, plain, told
 from switchgear.net.operations.verb_steps import Steps, in_steps
 from switchgear.protocols.handles import number_in_handle
 from switchgear.protocols.pending_read import Reading
@@ -153,8 +153,8 @@ class JobOperations:
             },
         )
         if contents:
-            answer["payload"] = plain(payload or b"")
-            answer["result"] = plain(job.whole_result)
+            answer["payload"] = told(payload or b"")
+            answer["result"] = told(job.whole_result)
         return answer
 
     def _finished_job(self, handle: str) -> Reading[Job | None]:

@@ -8,12 +8,12 @@ from typing import Final
 
 from switchgear.model import SECOND_US, Function, Worker
 from switchgear.model.job import JOB_BYTES
-from switchgear.net.loop_lag import LATE_SECONDS
+from switchgear.net.connections.tcp_connection import Connection
+from switchgear.net.monitoring.loop_lag import LATE_SECONDS
 from switchgear.net.operations.context import OperationsContext
 from switchgear.net.operations.functions import function_portions, oldest_ready_us
 from switchgear.net.operations.values import plain
 from switchgear.net.operations.verb_steps import Steps
-from switchgear.net.tcp_connection import Connection
 from switchgear.refusals import REFUSED_DRAINING
 from switchgear.units import short_bytes
 from switchgear.verbs.live_answers import AlarmAnswer, EndedCounts, OverviewAnswer, RateFigures

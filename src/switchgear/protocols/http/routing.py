@@ -90,6 +90,11 @@ class Route:
     def segments(self) -> list[str]:
         return self.path.split("/")[1:]
 
+    @property
+    def has_json(self) -> bool:
+        """Whether the body is one JSON value."""
+        return self.body is not None and self.body.media == "application/json"
+
 
 class AnswerCounts:
     """How many answers there were to requests of one route, by status."""

@@ -96,7 +96,7 @@ class HttpWorkers:
         worker = peer.worker
         if (
             worker is None
-            or session.is_gone
+            or session.has_left
             or peer.taker_number != session.taker_number
             or session.idle_takers_count >= MOST_IDLE_TAKERS
         ):

@@ -321,6 +321,7 @@ ON CONFLICT (id) DO UPDATE SET
     version = excluded.version,
     is_owner = excluded.is_owner,
     beat = sg_node.beat + 1
+RETURNING (1000000 * extract(epoch FROM clock_timestamp()))::bigint
 
 -- name: nodes
 SELECT id, name, address, version, is_owner, beat FROM sg_node ORDER BY name, id
