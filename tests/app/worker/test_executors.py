@@ -57,13 +57,14 @@ def test_progress_is_heard(server: Server, task: str) -> None:
 def test_a_task_that_waits_leaves_its_slot_and_comes_back(server: Server, task: str, tmp_path: Path) -> None:
     with working(server, f"{task} add", slots=1) as crew:
         job = crew.submit(task, str(tmp_path))
-        eventually(lambda: lines(tmp_path, "runs") >= 2, "it was called again", within_seconds=60)
-        eventually(lambda: job.status().state == "waiting", "it waits for the signal")
-        assert crew.worker.running_jobs == []
+        eventually(lambda: job.status().state == "waiting", "it waits", within_seconds=60)
+        eventually(lambda: "signal word" in str(job.explain()), "it waits for the signal")
+        eventually(lambda: not crew.worker.running_jobs, "the slot is free")
         assert crew.run("add", 1, 2) == 3
         assert crew.app.signal(job, "word", "go")
         assert job.result(DEADLINE_SECONDS) == "go"
-        assert (lines(tmp_path, "runs"), job.status().attempts, job.status().details["losses"]) == (3, 1, 0)
+        assert lines(tmp_path, "runs") >= 2  # three times, unless the sleep was over before it began to wait
+        assert (job.status().attempts, job.status().details["losses"]) == (1, 0)
 
 
 @pytest.mark.parametrize("task", ["chatter", "chatter_in_process"])
