@@ -360,6 +360,18 @@ class CancelAnswer(TypedDict):
     more: NotRequired[bool]
 
 
+class WaitForAnswer(TypedDict):
+    """Whether the job waits now; it does not if all the others have ended as it needs them to."""
+
+    waits: bool
+
+
+class SpawnAnswer(TypedDict):
+    """How many jobs wait for the others too."""
+
+    successors: int
+
+
 class RetryAnswer(TypedDict):
     """The handles of retried jobs; for a selection also their number, and `before_id` to go on with."""
 
