@@ -229,11 +229,24 @@ def test_ids_of_nodes_are_never_the_same_and_later_ones_are_higher(url: str) -> 
         assert await nodes[1].evict(await lease_of(nodes[1], nodes[0]))
         with pytest.raises(Fenced):
             await nodes[0].reserve_ids(1)
+        assert await nodes[1].reserve_ids(1) == 1502
 
     with_nodes(url, 3, story)
-    store = opened(url)
-    assert run(store._reads.next_job_id()) == 1502
-    close(store)
+
+
+def test_one_server_cannot_own_everything_while_nodes_own_a_part(url: str) -> None:
+    async def story(ada: PostgresPartitions) -> None:
+        store = PostgresStore(url, lease_seconds=0.3)
+        await store.prepare()
+        with pytest.raises(StorageError, match="own a part of the jobs"):
+            await store.lease.acquire()
+        await ada.leave()
+        await store.lease.acquire()
+        with pytest.raises(StorageError, match="owns all jobs"):
+            await ada.join()
+        await store.close()
+
+    with_nodes(url, 1, story)
 
 
 def test_a_node_that_leaves_frees_what_it_has(url: str) -> None:

@@ -26,7 +26,7 @@ from switchgear.net.owners.messages import (
     Give,
     Lost,
     Progress,
-    RetryLater,
+    RetryWanted,
     Revoke,
     Room,
     Warn,
@@ -38,6 +38,8 @@ __all__ = ["Borrowing"]
 
 TICK_SECONDS: Final = 0.05
 WAIT_SECONDS: Final = 0.5
+REPEAT_TICKS: Final = 20
+NOTHING_TOLD: Final = (None, 0)
 # The options of a job that matter where it runs.
 COPIED: Final = frozenset(("timeout_us", "reducer", "key", "requires", "label", "trace"))
 
@@ -64,11 +66,12 @@ class Borrowing(Peer):
         self._relay = relay
         self._loop = asyncio.get_running_loop()
         self._borrowed: dict[int, Borrowed] = {}
-        self._told: dict[bytes, tuple[RelayLink, int]] = {}  # the room that an owner was told last
+        self._told: dict[bytes, tuple[RelayLink | None, int]] = {}  # the room that an owner was told last
         self._seen: dict[tuple[RelayLink, bytes], int] = {}
         self._ended: Counter[bytes] = Counter()
         self._ended_before: Counter[bytes] = Counter()
         self._is_offer_due = False
+        self._tick_number = 0
         self._ticks: asyncio.TimerHandle | None = None
         self.is_stopping = False
         self.count = 0  # jobs that were borrowed
@@ -92,6 +95,9 @@ class Borrowing(Peer):
     def _tick(self) -> None:
         self._ticks = self._loop.call_later(TICK_SECONDS, self._tick)
         self._ended_before, self._ended = self._ended, Counter()
+        self._tick_number += 1
+        if self._tick_number % REPEAT_TICKS == 0:
+            self._told = dict.fromkeys(self._told, NOTHING_TOLD)  # an owner may not have been ready when it was told
         before_s = self._loop.time() - WAIT_SECONDS
         late = [
             each for each in self._borrowed.values() if each.since_s < before_s and each.copy.state in QUEUED_STATES
@@ -121,9 +127,9 @@ class Borrowing(Peer):
             if told.get(name) != (link, room):
                 link.send(Room(name, room, self._seen.get((link, name), 0)))
         for name, (link, _) in told.items():
-            if name not in rooms:
+            if name not in rooms and link is not None:
                 link.send(Room(name, -1, 0))
-        self._told = rooms
+        self._told = dict(rooms)
 
     def _room(self, function: Function) -> int:
         """How many more jobs of a function would be started soon."""
@@ -225,7 +231,7 @@ class Borrowing(Peer):
             return
         send, start = borrowed.link.send, borrowed.start
         if retry is not None:
-            send(RetryLater(job.id, start, retry.delay_us, retry.error, retry.attempts_limit))
+            send(RetryWanted(job.id, start, retry.delay_us, retry.error, retry.attempts_limit))
         elif job.state is DONE:
             send(Done(job.id, start, job.result))
         elif job.is_dead:

@@ -1,4 +1,4 @@
-"""The connections between nodes: `LinkListener` accepts those of other nodes, `Link` opens one to an owner.
+"""The connections between nodes: `LinkListener` accepts those of other nodes, `NodeLink` opens one to an owner.
 
 A link begins with a challenge, which the node that opens it answers with a proof that it knows the cluster's secret
 (HMAC-SHA-256 of both nodes' numbers and a nonce). The bytes that follow are not encrypted.
@@ -17,7 +17,6 @@ from switchgear.net.hub import Hub
 from switchgear.net.owners.borrowing import Borrowing
 from switchgear.net.owners.link_session import LinkSession, LinkTransport
 from switchgear.net.owners.messages import (
-    Answer,
     Ask,
     Assign,
     Challenge,
@@ -27,12 +26,13 @@ from switchgear.net.owners.messages import (
     Message,
     Revoke,
     ToOwner,
+    VerbAnswer,
     encoded,
 )
 from switchgear.net.owners.relay import Relay
 from switchgear.protocols.pending_read import PendingRead
 
-__all__ = ["Link", "LinkListener"]
+__all__ = ["LinkListener", "NodeLink"]
 
 log = logging.getLogger("switchgear")
 
@@ -155,7 +155,7 @@ class LinkListener:
             link.close()
 
 
-class Link(asyncio.Protocol):
+class NodeLink(asyncio.Protocol):
     """A link to an owner of functions, opened by this node."""
 
     def __init__(
@@ -201,7 +201,7 @@ class Link(asyncio.Protocol):
             self._transport.write(b"".join(map(encoded, out)))
 
     def ask(self, verb: str, arguments: bytes) -> PendingRead:
-        """Ask the node to run a verb; the result is an `Answer`, or None if the link is lost."""
+        """Ask the node to run a verb; the result is an `VerbAnswer`, or None if the link is lost."""
         self._last_number += 1
         read = self._asked[self._last_number] = PendingRead()
         self.send(Ask(self._last_number, verb, arguments))
@@ -224,7 +224,7 @@ class Link(asyncio.Protocol):
             self._borrowing.assigned(self, message)
         elif isinstance(message, Revoke):
             self._borrowing.revoked(message)
-        elif isinstance(message, Answer):
+        elif isinstance(message, VerbAnswer):
             read = self._asked.pop(message.number, None)
             if read is not None:
                 read.finish(message)

@@ -18,7 +18,6 @@ from switchgear.model import FAILED, FINAL_STATES, Cause, Delivery, Job, Worker
 from switchgear.net.hub import Hub
 from switchgear.net.owners.messages import (
     Accepted,
-    Answer,
     Ask,
     Assign,
     Data,
@@ -30,12 +29,13 @@ from switchgear.net.owners.messages import (
     Message,
     Moved,
     Progress,
-    Refusal,
-    RetryLater,
+    RetryWanted,
     Revoke,
     Room,
+    SubmissionRefused,
     Submit,
     Unwatch,
+    VerbAnswer,
     Warn,
     Watch,
     encoded,
@@ -98,7 +98,7 @@ class LinkSession(Output):
             Failed: self._on_failed,
             Lost: self._on_lost,
             Give: self._on_give,
-            RetryLater: self._on_retry_later,
+            RetryWanted: self._on_retry_later,
             Progress: self._on_progress,
             Data: self._on_data,
             Warn: self._on_warning,
@@ -143,7 +143,7 @@ class LinkSession(Output):
             try:
                 found = yield from self.hub.find_states((message.id,))
             except Refused as refused:
-                self.send(Refusal(message.id, refused.reason, str(refused)))
+                self.send(SubmissionRefused(message.id, refused.reason, str(refused)))
                 return
             if self._is_closed or not self._relay.is_ours(message.function):
                 self.send(Moved(message.id))
@@ -183,7 +183,7 @@ class LinkSession(Output):
                 message.function, message.unique, message.payload, message.priority, message.delivery, None, options
             )
         except Refused as refused:
-            self.send(Refusal(message.id, refused.reason, refused.told("job {}".format)))
+            self.send(SubmissionRefused(message.id, refused.reason, refused.told("job {}".format)))
             return
         self.send(Accepted(message.id, job.id))
         if waits and job.state in FINAL_STATES:
@@ -195,7 +195,7 @@ class LinkSession(Output):
         self.promised_jobs.append((len(self.out), job))
 
     def refusal_instead_of(self, answer: Any, refused: Refused) -> Any:
-        return Refusal(answer.id, refused.reason, str(refused)) if isinstance(answer, Accepted) else answer
+        return SubmissionRefused(answer.id, refused.reason, str(refused)) if isinstance(answer, Accepted) else answer
 
     # --- jobs that a client of the node waits for ---
 
@@ -358,7 +358,7 @@ class LinkSession(Output):
             self.engine.release(worker, message.id, message.start)
             self._tidy(worker, message.id)
 
-    def _on_retry_later(self, message: RetryLater) -> None:
+    def _on_retry_later(self, message: RetryWanted) -> None:
         worker = self._reporter(message.id)
         if worker is not None:
             self.engine.retry_later(
@@ -416,7 +416,7 @@ class LinkSession(Output):
         except ValueError as error:
             kind, value = "value", msgspec.json.encode(str(error))
         if not self._is_closed:
-            self.send(Answer(message.number, kind, value))
+            self.send(VerbAnswer(message.number, kind, value))
 
 
 def progress_of(job: Job, known_as: int) -> Progress:

@@ -23,7 +23,7 @@ from switchgear.model import Cause, Function
 from switchgear.net.cluster import EVERY_HOST, GONE_LEASES
 from switchgear.net.hub import Hub
 from switchgear.net.owners.borrowing import Borrowing
-from switchgear.net.owners.link import Link, LinkListener
+from switchgear.net.owners.link import LinkListener, NodeLink
 from switchgear.net.owners.link_session import LinkSession
 from switchgear.net.owners.relay import Relay, RelayLink
 from switchgear.partitions import FREE, NodeWatch, partition_of
@@ -74,7 +74,7 @@ class OwnersMember:
         self._watch = NodeWatch(has_ended)
         self._view: ClusterView | None = None
         self._addresses: list[NodeAddress] = []
-        self._links: dict[int, Link] = {}
+        self._links: dict[int, NodeLink] = {}
         self._connecting: dict[int, asyncio.Task[None]] = {}
         self._ids_end = 0
         self._is_leaving = False
@@ -155,7 +155,8 @@ class OwnersMember:
             if await self._store.evict(node):
                 log.warning("the node %s is gone; its partitions are free", node.name)
         if plan.claim and not self._is_leaving:
-            await self._claim(plan.claim)
+            await self._store.claim(plan.claim)
+        await self._restore_owned()
         if plan.hand_over and not self._is_leaving:
             await self._hand_over(plan.hand_over)
         if plan.evict or plan.claim or plan.hand_over:
@@ -198,9 +199,9 @@ class OwnersMember:
         finally:
             self._connecting.pop(node_id, None)
 
-    def _new_link(self) -> Link:
+    def _new_link(self) -> NodeLink:
         own = (self._node_id, self.name)
-        return Link(self._hub, self.relay, self._borrowing, own, self._secret, self._use_links)
+        return NodeLink(self._hub, self.relay, self._borrowing, own, self._secret, self._use_links)
 
     def _use_links(self) -> None:
         view = self._view
@@ -222,12 +223,16 @@ class OwnersMember:
 
     # --- taking and giving partitions ---
 
-    async def _claim(self, partitions: Collection[int]) -> None:
-        """Claim partitions, and restore their jobs beside those that this node has."""
+    async def _restore_owned(self) -> None:
+        """Restore the jobs of partitions that this node owns and does not have: it has claimed them now, or an earlier
+        attempt has failed."""
+        taken = set(self._store.partitions.owned) - self.relay.ready
+        if taken and not self._is_leaving:
+            await self._restore(taken)
+
+    async def _restore(self, taken: set[int]) -> None:
+        """Restore the jobs of these partitions beside those that this node has."""
         hub, engine, relay = self._hub, self._hub.engine, self.relay
-        taken = await self._store.claim(partitions)
-        if not taken:
-            return
         begun_s = time.monotonic()
         await self._new_ids()
         hub.begin_turn()
@@ -239,7 +244,10 @@ class OwnersMember:
         for function in self._functions_in(taken):
             restored[function] = function.paused
             function.paused = True  # until everything is there
-        await hub.adopt(snapshot)
+        try:
+            await hub.adopt(snapshot)
+        except StorageError as error:  # some jobs are restored; a new process begins with none
+            raise Fenced(f"the jobs of claimed partitions could not be restored: {error}") from error
         hub.begin_turn()
         usual = [engine.settings.jobs_per_function] * 3
         for function in self._functions_in(taken):
@@ -287,9 +295,6 @@ class OwnersMember:
             await asyncio.sleep(0)
             hub.begin_turn()
         hub.payloads.resident_bytes -= let_go.resident_bytes
-        await self._store_changes()
-        await self._store.hand_over(sorted(partitions))
-        hub.begin_turn()
         for worker, function in let_go.registrations:
             if worker.alive and not isinstance(worker.peer, LinkSession):
                 engine.can_do(worker, engine.function_named(function.name), timeouts.get((worker, function), 0))
@@ -300,6 +305,9 @@ class OwnersMember:
             if isinstance(peer, LinkSession):
                 peer.moved(job)
         relay.follow(own, let_go.unstored)
+        # If one of these fails, the partitions are still this node's, and are restored.
+        await self._store_changes()
+        await self._store.hand_over(sorted(partitions))
 
     async def _store_changes(self) -> None:
         """Store everything that has changed so far; raises StorageError."""

@@ -18,7 +18,6 @@ from switchgear.model import Job
 __all__ = [
     "OPTIONS",
     "Accepted",
-    "Answer",
     "Ask",
     "Assign",
     "Challenge",
@@ -33,13 +32,14 @@ __all__ = [
     "Lost",
     "Moved",
     "Progress",
-    "Refusal",
-    "RetryLater",
+    "RetryWanted",
     "Revoke",
     "Room",
+    "SubmissionRefused",
     "Submit",
     "ToOwner",
     "Unwatch",
+    "VerbAnswer",
     "Warn",
     "Watch",
     "encoded",
@@ -131,7 +131,7 @@ class Give(Message, tag=9):
     start: int
 
 
-class RetryLater(Message, tag=10):
+class RetryWanted(Message, tag=10):
     """The worker of a borrowed job asks for another attempt."""
 
     id: int
@@ -191,7 +191,7 @@ class Accepted(Message, tag=21):
     job_id: int
 
 
-class Refusal(Message, tag=22):
+class SubmissionRefused(Message, tag=22):
     """A submission was refused."""
 
     id: int
@@ -237,7 +237,7 @@ class Revoke(Message, tag=26):
     id: int
 
 
-class Answer(Message, tag=27):
+class VerbAnswer(Message, tag=27):
     """The answer to a verb: a JSON value, or an error with the word for its kind."""
 
     number: int
@@ -246,9 +246,10 @@ class Answer(Message, tag=27):
 
 
 ToOwner = (
-    Hello | Submit | Watch | Unwatch | Room | Done | Failed | Lost | Give | RetryLater | Progress | Data | Warn | Ask
+    Hello | Submit | Watch | Unwatch | Room | Done | Failed | Lost | Give | RetryWanted | Progress | Data | Warn | Ask
 )
-FromOwner = Challenge | Accepted | Refusal | Moved | Progress | Data | Warn | End | Assign | Revoke | Answer
+OwnersAnswer = Challenge | Accepted | SubmissionRefused | Moved | VerbAnswer
+FromOwner = OwnersAnswer | Progress | Data | Warn | End | Assign | Revoke
 
 LENGTH: Final = BinaryStruct(">I")
 # A job may be as long as a listener takes, which is far less.

@@ -30,7 +30,7 @@ from switchgear.net.owners.messages import (
     Message,
     Moved,
     Progress,
-    Refusal,
+    SubmissionRefused,
     Submit,
     Unwatch,
     Warn,
@@ -41,7 +41,7 @@ from switchgear.net.owners.messages import (
 from switchgear.partitions import partition_of
 from switchgear.refusals import REFUSED_FULL, REFUSED_LIMIT, REFUSED_STORAGE
 
-__all__ = ["Relay", "RelayLink", "Retry"]
+__all__ = ["Relay", "RelayLink", "WantedRetry"]
 
 # How long a submission waits for an owner, or for its answer.
 PATIENCE_SECONDS: Final = 30.0
@@ -56,7 +56,7 @@ class RelayLink(Protocol):
     def send(self, message: Message) -> None: ...
 
 
-class Retry:
+class WantedRetry:
     """What a worker of a borrowed job has asked for."""
 
     def __init__(self, delay_us: int, error: bytes | None, attempts_limit: int) -> None:
@@ -92,7 +92,7 @@ class Relay(Placement):
         self.refused: dict[int, Refused] = {}  # by id of the submission
         self.joined: dict[int, int] = {}  # by id of the submission, the id of the job that it has joined
         self.on_answered: Callable[[], None] = lambda: None
-        self.retries: dict[int, Retry] = {}  # by id of the borrowed job
+        self.retries: dict[int, WantedRetry] = {}  # by id of the borrowed job
         self._shadows: dict[int, Shadow] = {}
         self._unanswered: dict[int, Shadow] = {}
         self._waiting: dict[int, dict[int, Shadow]] = {}  # by partition, those without a link to an owner
@@ -181,7 +181,7 @@ class Relay(Placement):
         return True
 
     def note_retry(self, job: Job, delay_us: int, error: bytes | None, attempts_limit: int) -> None:
-        self.retries[job.id] = Retry(delay_us, error, attempts_limit)
+        self.retries[job.id] = WantedRetry(delay_us, error, attempts_limit)
 
     # --- output that waits for answers ---
 
@@ -250,7 +250,7 @@ class Relay(Placement):
             return
         if isinstance(message, Accepted):
             self._accepted(shadow, message.job_id)
-        elif isinstance(message, Refusal):
+        elif isinstance(message, SubmissionRefused):
             self._refuse(shadow, Refused(message.reason, message.text))
             self.on_answered()
         elif isinstance(message, Moved):
