@@ -174,6 +174,10 @@ class HttpSession(ByteSession):
         self.has_no_body = False  # its request was HEAD
         self.is_open = transport.access.is_open  # everybody may do everything
         self.ended = False  # the peer will send no more
+        # Workers of `take` that wait for the next request on this connection, by function; see `HttpWorkers.taker`.
+        self.idle_takers: dict[bytes, list[Any]] = {}
+        self.idle_takers_count = 0
+        self.taker_number = 0  # tells connections that take jobs apart
         self.has_left = False  # the connection is closed
         self.on_unsent: Callable[[], None] | None = None  # see `give_back_if_unsent`
         self._unsent_call: RouteCall | None = None
@@ -306,6 +310,8 @@ class HttpSession(ByteSession):
         on_unsent, self.on_unsent = self.on_unsent, None
         if on_unsent is not None:
             on_unsent()
+        if self.idle_takers_count:
+            self.setup.shared.workers.remove_idle(self)
 
     def awaited_input(self) -> tuple[int, float]:
         is_busy = self.call is not None or self.operation is not None or bool(self.requests) or bool(self.deferred)
