@@ -464,7 +464,7 @@ class Connection(PeerTransport):
                     self.transport.writelines(unwritten)
                 else:
                     self.transport.write(self.tls.encrypt(list(unwritten)))
-            if self.tls is not None:
+            if self.tls is not None and self._lingering is None:  # otherwise it was said, and the output has ended
                 self.transport.write(self.tls.goodbye())
             self.transport.close()
 
