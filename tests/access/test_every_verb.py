@@ -408,6 +408,7 @@ def test_the_state_of_the_server_has_the_sums_of_the_functions_of_an_identity() 
     talker.session.identify(with_role(Role.READ, "mail*"))
     largest = {"peer": "10.0.0.7:1000", "name": "other", "protocol": "gearman", "input": 9, "output": 0}
     figures: Any = {"url": "gearman://", "connections": 1, "input": 9, "output": 0, "largest": largest}
+    assert harness.operator is not None
     harness.operator.context.listeners = lambda: [figures]
     talker.send(request(Packet.CONTROL, b"server", b"{}"))
     answer = json.loads(talker.take_bytes()[12:])
