@@ -136,7 +136,7 @@ class TcpListener:
         return cast(asyncio.Protocol, Connection(self))
 
     def sockets(self) -> list[socket.socket]:
-        """The listening sockets."""
+        """The listening sockets; none before `bind` and after `close`."""
         server: Any = self._server  # sockets are a tuple or a list, depending on the event loop
         return list(server.sockets) if server is not None else []
 
