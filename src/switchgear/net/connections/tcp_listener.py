@@ -168,6 +168,14 @@ class TcpListener:
                 connection.session.deferred.clear()
                 connection.session.closing = True
 
+    def answer_waiting(self) -> bool:
+        """Let sessions answer requests that wait, because the server stops; whether some have more to do."""
+        is_missing = False
+        for connection in list(self.connections):
+            if connection.session is not None and connection.session.server_stops():
+                is_missing = True
+        return is_missing
+
     async def hang_up(self, patience_seconds: float) -> None:
         """Close all connections, and wait a moment for the peers to close theirs. Input that arrives meanwhile is
         read and discarded, because closing a socket with unread input would also discard the last answer."""

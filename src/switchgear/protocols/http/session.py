@@ -331,6 +331,14 @@ class HttpSession(ByteSession):
         self.closing = True
         self.mark()
 
+    def server_stops(self) -> bool:
+        if self.has_left or self.closing:
+            return False
+        if self.wait is not None:
+            self.ended = True  # so that the answer is the last one
+            self.wait.server_stops(self)
+        return self.call is not None
+
     def give_back_if_unsent(self, give_back: Callable[[], None]) -> None:
         """Call this if the peer leaves before the answer to the present request is sent."""
         self.on_unsent = give_back
