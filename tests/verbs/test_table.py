@@ -212,6 +212,7 @@ READ_ARGUMENTS: dict[str, dict[str, Any]] = {
     "keys": {"function": "f"},
     "graph": {"function": "f"},
     "states": {"handles": ["H:t:1"]},
+    "control_workers": {"action": "ping"},
 }
 
 ANSWERS: dict[str, Callable[[Office], Any]] = {
@@ -226,6 +227,7 @@ ANSWERS: dict[str, Callable[[Office], Any]] = {
     "graph": lambda office: office.ask("graph", **READ_ARGUMENTS["graph"]),
     "states": lambda office: office.ask("states", handles=["H:t:1", "H:t:77"]),
     "explain": lambda office: office.ask("explain", handle="H:t:5"),
+    "control_workers": lambda office: office.ask("control_workers", action="resize", slots=2),
     "cancel": lambda office: [office.ask("cancel", handle="H:t:4"), office.ask("cancel", function="f")],
     "retry": lambda office: [office.ask("retry", handle="H:t:2"), office.ask("retry", function="f")],
     "bulk": lambda office: office.ask("bulk", action="cancel", function="f"),

@@ -32,7 +32,7 @@ from switchgear.units import short_duration
 __all__ = ["work_for_apps"]
 
 RELOAD_SECONDS: Final = 0.5  # between checks of the source
-_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
 _STDOUT, _STDERR = 1, 2
 
 
@@ -165,7 +165,7 @@ def _work(
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         received.append(number)  # first of all: the next signal may come while we are here
-        if len(received) > 1:
+        if len(received) > 1 or number == signal.SIGQUIT:
             stop_all(0.0)
         else:
             stop_all(drain_seconds)

@@ -53,6 +53,7 @@ SERIES_METRICS: Final = ("submitted", "done", "failed", "ready", "running", "old
 MOST_JOBS: Final = 1000  # in one answer; more would block the server for too long
 MOST_CONNECTIONS: Final = 1000
 MOST_HANDLES: Final = 10_000
+WORKER_ACTIONS: Final = ("ping", "drain", "restart", "resize", "broadcast")
 LATEST_SECONDS: Final = 2**43 // 1000 * 1000  # what fits into 63 bits of microseconds
 LONGEST_INTERVAL_SECONDS: Final = 100_000 * 366 * 24 * 3600
 
@@ -394,6 +395,26 @@ _ROWS: Final = (
         command="workers",
         library="App.workers",
         text_commands=("workers",),
+    ),
+    OperatorVerb(
+        "control_workers",
+        "Tell workers to report, to stop, to restart, to have another number of slots, or a text.",
+        Role.OPERATE,
+        answers.ControlWorkersAnswer,
+        (
+            Argument("action", Word(WORKER_ACTIONS), "What the workers are to do.", required=True),
+            Argument(
+                "workers",
+                PlainText(256),
+                "A name of workers, the first parts of names, a pattern, or an id.",
+                default="*",
+            ),
+            Argument("slots", Whole(1, 10_000), "With resize: the number of slots.", unit="jobs", metavar="N"),
+            Argument("text", PlainText(60_000), "With broadcast: the text.", metavar="TEXT"),
+        ),
+        is_long=True,
+        command="control",
+        library="App.control_workers",
     ),
     OperatorVerb(
         "audit",
