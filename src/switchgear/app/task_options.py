@@ -105,6 +105,7 @@ class TaskKeywords(JobKeywords, total=False):
     rate_per_key: str | tuple[int, float] | None
     fair: bool
     run_in: Literal["thread", "process"]
+    soft_timeout: Seconds | None
 
 
 class SubmitKeywords(JobKeywords, total=False):
@@ -146,6 +147,7 @@ class TaskOptions:
     rate_per_key: Rate | None = None
     fair: bool = False
     run_in: str = "thread"
+    soft_timeout: float | None = None  # SoftTimeout is raised in the task after so long
     durable: bool | None = None
     delay: float | None = None  # from here on: of one submission
     at: float | None = None  # seconds since the epoch
@@ -208,6 +210,8 @@ def _check_together(options: TaskOptions, given: Mapping[str, Any]) -> None:
     if not options.unique and any(given.get(name) for name in ("unique_for", "unique_scope", "unique_policy")):
         name = next(name for name in ("unique_for", "unique_scope", "unique_policy") if given.get(name))
         raise ValueError(f"{name} needs a unique key: give unique as well")
+    if options.soft_timeout and options.timeout and options.soft_timeout >= options.timeout:
+        raise ValueError("soft_timeout is less than timeout, so that the task has some time to clean up")
     per_key = next((name for name in ("concurrency_per_key", "rate_per_key") if getattr(options, name)), None)
     if per_key is None and options.fair:
         per_key = "fair"
@@ -350,6 +354,7 @@ _CHECKS: Final[dict[str, Callable[[Any, str], Any]]] = {
     "rate_per_key": _optional(Rate.of),
     "fair": _flag,
     "run_in": _choice(*_RUN_IN),
+    "soft_timeout": _optional(_positive_seconds),
     "on_success": _step,
     "on_error": _step,
     "finally_": _step,

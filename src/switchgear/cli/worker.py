@@ -94,6 +94,7 @@ _APP_OPTIONS: Final = {
     "prefetch": "--prefetch",
     "max_jobs_per_process": "--max-jobs-per-process",
     "max_memory_per_process": "--max-memory-per-process",
+    "kill_above_memory": "--kill-above-memory",
     "kill_after": "--kill-after",
     "only": "--functions",
     "restart_after": "--restart-after",
@@ -178,6 +179,12 @@ def _number(name: str, parameter: str, least: int, help_text: str) -> Callable[[
     metavar="SIZE",
     callback=reading(_process_memory),
     help="App: replace a child process that has more resident memory than this after a job, such as 500M.",
+)
+@click.option(
+    "--kill-above-memory",
+    metavar="SIZE",
+    callback=reading(_process_memory),
+    help="App: kill a child process that has more resident memory than this at any time; its job is lost.",
 )
 @duration_option(
     "--kill-after", "App: how long a cancelled job may take to end before its process is killed. Default: 5.", "5"

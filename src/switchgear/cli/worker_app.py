@@ -141,6 +141,7 @@ def _worker(
         autoscale=options["autoscale"],
         jobs_per_process=options["max_jobs_per_process"] or 0,
         memory_per_process_bytes=options["max_memory_per_process"] or 0,
+        hard_memory_per_process_bytes=options["kill_above_memory"] or 0,
         restart_after=options["restart_after"] or 0,
         prefetch=options["prefetch"],
         burst=options["burst"],

@@ -54,6 +54,7 @@ class WorkerSettings:
     jobs_per_process: int = 0  # 0: any number
     autoscale: AutoscaleLimits | None = None  # how many processes there may be; None: always all
     memory_per_process_bytes: int = 0  # a child with more resident memory after a job is replaced; 0: any amount
+    hard_memory_per_process_bytes: int = 0  # a child that has more at any time is killed, and its job is lost
     restart_after: int = 0  # stop after this many jobs, to be restarted; 0: never
     prefetch: int | None = None  # how many jobs may wait here for a free thread; None: as many as seems good
     burst: bool = False  # stop when no job is ready
@@ -332,6 +333,7 @@ class AppWorker:
                 self._child_urls,
                 jobs_limit=settings.jobs_per_process,
                 memory_limit_bytes=settings.memory_per_process_bytes,
+                hard_memory_limit_bytes=settings.hard_memory_per_process_bytes,
                 kill_after_seconds=settings.kill_after_seconds,
                 log_level=settings.log_level,
                 log_format=settings.log_format,
