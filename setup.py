@@ -23,8 +23,8 @@ sys.path.insert(0, str(ROOT / "scripts"))
 
 from build_backend import why_not_compiled  # noqa: E402
 
-# What is compiled: every module of these rooms, and these single ones.
-ROOMS = ("engine", "model", "protocols")
+# What is compiled: every module of these packages, and these single ones.
+PACKAGES = ("engine", "model", "protocols")
 MODULES = (
     "access/permissions",
     "memory",
@@ -35,9 +35,9 @@ MODULES = (
     "net/hub",
     "net/payload_reads",
     "net/staged_changes",
-    "net/tcp",
-    "net/tcp_connection",
-    "net/zmtp",
+    "net/connections/tcp_listener",
+    "net/connections/tcp_connection",
+    "net/connections/zmtp_listener",
     "numbers",
     "states",
     "storage/base",
@@ -70,8 +70,8 @@ def sources() -> list[str]:
     """The files to be compiled; one without a line has nothing to gain."""
     package = ROOT / "src" / "switchgear"
     files = [package / f"{name}.py" for name in MODULES]
-    for room in ROOMS:
-        files += sorted((package / room).rglob("*.py"))
+    for package_name in PACKAGES:
+        files += sorted((package / package_name).rglob("*.py"))
     unwanted = {package / f"{name}.py" for name in EXCEPT} | {file for file in files if file.name in DECLARATIONS}
     return [str(file.relative_to(ROOT)) for file in files if file.stat().st_size and file not in unwanted]
 

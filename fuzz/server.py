@@ -22,12 +22,12 @@ from switchgear.access.identities import OPEN_ACCESS
 from switchgear.config import Config, GearmanConfig, LimitsConfig, ListenUrl, ZeromqConfig
 from switchgear.engine.engine import Engine, EngineSettings
 from switchgear.model import FINAL_STATES, Function, Job, Schedule
+from switchgear.net.connections.tcp_connection import Connection
+from switchgear.net.connections.tcp_listener import TcpListener
+from switchgear.net.connections.zmtp_listener import ZmtpListener
 from switchgear.net.hub import Hub
 from switchgear.net.listeners import Listeners
 from switchgear.net.operations.dispatcher import Operations
-from switchgear.net.tcp import TcpListener
-from switchgear.net.tcp_connection import Connection
-from switchgear.net.zmtp import ZmtpListener
 from switchgear.protocols.gearman.listener import GearmanSessionFactory
 from switchgear.protocols.gearmonkey.listener import GearMonkeySessionFactory
 from switchgear.protocols.http.listener import HttpSessionFactory

@@ -24,7 +24,13 @@ from switchgear.config.setting_types import (
 )
 from switchgear.errors import ConfigError, CycleRefused, OptionError, PeerError
 from switchgear.job_options import OptionKind
-from switchgear.net.foreign_protocols import DRAFT, GEARMAN, foreign_protocol, foreign_refusal, looks_like_http
+from switchgear.net.connections.foreign_protocols import (
+    DRAFT,
+    GEARMAN,
+    foreign_protocol,
+    foreign_refusal,
+    looks_like_http,
+)
 from switchgear.numbers import LARGEST, leading_number, real_number, signed_number, whole_number
 from switchgear.protocols.gearman.job_options import JobOptions, given_options
 from switchgear.protocols.gearman.submit_and_control import parsed
@@ -291,7 +297,7 @@ TEXTS: Final = (
     Target(
         "first-bytes",
         run_first_bytes,
-        ("net.protocol_detection", "net.foreign_protocols"),
+        ("net.connections.protocol_detection", "net.connections.foreign_protocols"),
         (LINES,),
         OPENING_WORDS,
         400,

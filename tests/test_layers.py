@@ -11,8 +11,8 @@ import switchgear
 
 ROOT = Path(switchgear.__file__).parent
 
-# From the bottom up.  Rooms on one floor do not know each other, unless the room is the same.
-FLOORS = (
+# From the bottom up.  Packages of one layer do not know each other, unless the package is the same.
+LAYERS = (
     ("tags",),
     (
         *(
@@ -43,7 +43,7 @@ FLOORS = (
     ("testing", "contrib", "compat", "bench"),
     ("cli",),
 )
-FLOOR_OF = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
+LAYER_OF = {package: number for number, packages in enumerate(LAYERS) for package in packages}
 
 # What the engine must not touch, since commands and the time are all that may go into it.
 IMPURE = {
@@ -60,7 +60,7 @@ NEIGHBOURS = {("switchgear.protocols.gearman.listener", "gearman_draft")}
 MODULES = sorted(path for path in ROOT.rglob("*.py") if path.name not in ("__init__.py", "__main__.py"))
 
 
-def room_of(module: str) -> str:
+def package_of(module: str) -> str:
     parts = module.split(".")
     return parts[1] if len(parts) > 1 else ""
 
@@ -82,17 +82,17 @@ def module_name(path: Path) -> str:
 
 @pytest.mark.parametrize("path", MODULES, ids=module_name)
 def test_a_module_imports_only_from_below(path: Path) -> None:
-    own = room_of(module_name(path))
+    own = package_of(module_name(path))
     for imported in imports_of(path):
         if not imported.startswith("switchgear."):
             continue
-        other = room_of(imported)
+        other = package_of(imported)
         if other == own:
             continue
-        assert FLOOR_OF[other] < FLOOR_OF[own], f"{module_name(path)} imports {imported}"
+        assert LAYER_OF[other] < LAYER_OF[own], f"{module_name(path)} imports {imported}"
 
 
-@pytest.mark.parametrize("path", [p for p in MODULES if room_of(module_name(p)) == "protocols"], ids=module_name)
+@pytest.mark.parametrize("path", [p for p in MODULES if package_of(module_name(p)) == "protocols"], ids=module_name)
 def test_protocols_do_not_know_each_other(path: Path) -> None:
     own = module_name(path).split(".")[2]
     for imported in imports_of(path):
@@ -103,13 +103,15 @@ def test_protocols_do_not_know_each_other(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", [p for p in MODULES if room_of(module_name(p)) in ("engine", "model", "states", "errors")], ids=module_name
+    "path",
+    [p for p in MODULES if package_of(module_name(p)) in ("engine", "model", "states", "errors")],
+    ids=module_name,
 )
 def test_the_engine_is_pure(path: Path) -> None:
     touched = {name.split(".")[0] for name in imports_of(path)} & IMPURE
     assert not touched, f"{module_name(path)} imports {touched}"
 
 
-def test_every_room_is_on_a_floor() -> None:
-    rooms = {room_of(module_name(path)) for path in MODULES}
-    assert rooms <= FLOOR_OF.keys()
+def test_every_package_is_in_a_layer() -> None:
+    packages = {package_of(module_name(path)) for path in MODULES}
+    assert packages <= LAYER_OF.keys()

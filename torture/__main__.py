@@ -122,12 +122,13 @@ def in_lanes(options: argparse.Namespace) -> int:
     failures: list[str] = []
     for process, results in lanes:
         if not results.exists():
-            failures.append(f"a lane ended with {process.returncode}")
+            failures.append(f"a parallel run ended with {process.returncode}")
             continue
         found = json.loads(results.read_text())
         results.unlink()
         whole.counts.update(found["counts"])
         whole.longest_recovery_seconds = max(whole.longest_recovery_seconds, found["longest_recovery_seconds"])
+        whole.takeover_seconds += found["takeover_seconds"]
         whole.violations += [Violation(*violation) for violation in found["violations"]]
         failures += found["failures"]
     report(whole, failures)
@@ -138,6 +139,7 @@ def as_json(tally: Tally, failures: list[str]) -> dict[str, object]:
     return {
         "counts": dict(tally.counts),
         "longest_recovery_seconds": tally.longest_recovery_seconds,
+        "takeover_seconds": tally.takeover_seconds,
         "violations": tally.violations[:1000],
         "failures": failures,
     }

@@ -34,6 +34,10 @@ def table(tally: Tally) -> str:
     rows += [(kind, f"{kinds[kind]:,}") for kind in VIOLATIONS]
     rows.append(("other violations", f"{sum(kinds.values()) - sum(kinds[kind] for kind in VIOLATIONS):,}"))
     rows.append(("longest recovery", f"{tally.longest_recovery_seconds:.2f} s"))
+    takeovers = sorted(tally.takeover_seconds)
+    if takeovers:
+        middle, late = takeovers[len(takeovers) // 2], takeovers[len(takeovers) * 99 // 100]
+        rows.append(("takeovers: median, p99, longest", f"{middle:.2f}, {late:.2f}, {takeovers[-1]:.2f} s"))
     width = max(len(title) for title, _ in rows)
     figures = max(len(figure) for _, figure in rows)
     return "\n".join(f"{title:<{width}}  {figure:>{figures}}" for title, figure in rows)

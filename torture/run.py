@@ -30,11 +30,13 @@ class Tally:
 
     counts: Counter[str] = field(default_factory=Counter)
     longest_recovery_seconds: float = 0.0
+    takeover_seconds: list[float] = field(default_factory=list)  # from the end of an owner to an answer of another node
     violations: list[Violation] = field(default_factory=list)
 
     def add(self, other: Tally) -> None:
         self.counts.update(other.counts)
         self.longest_recovery_seconds = max(self.longest_recovery_seconds, other.longest_recovery_seconds)
+        self.takeover_seconds += other.takeover_seconds
         self.violations += other.violations
 
 

@@ -42,7 +42,8 @@ class MemoryAccount:
         self.history_bytes = 0  # payloads and results of finished jobs in a store in memory
         self.input_bytes = 0  # input that is incomplete, or not handled yet
         self.output_bytes = 0  # output that peers have not read
-        self.draft_bytes = 0  # drafts of jobs that are not submitted yet, and data beside jobs
+        # Drafts of jobs that are not submitted yet, data beside jobs, and contents of jobs that are being sent as JSON.
+        self.draft_bytes = 0
         self.subscription_bytes = 0  # channels and patterns to which peers subscribed
         self.series_bytes = 0  # figures of functions over time
         self.answer_bytes = 0  # long answers of this turn that are not written yet

@@ -202,7 +202,7 @@ def test_dwork_requests(kind: int, role: Role | None) -> None:
         QueryType.LOOKUP: Query(QueryType.LOOKUP, name=b"t"),
     }
     query = queries.get(QueryType(kind)) or Query(QueryType(kind))
-    harness.door.send(b"peer", b"", encode(query))
+    harness.listener.send(b"peer", b"", encode(query))
     expect(role, DWORK_ROLES[kind], QueryType(kind).name)
 
 
@@ -212,7 +212,7 @@ def test_a_dwork_request_in_steps(role: Role | None) -> None:
     harness.session.is_access_checked = True
     harness.session.peer_identified(b"peer", with_role(role))
     tasks = [Task(b"task %d" % number, b"") for number in range(2000)]
-    harness.door.send(b"peer", b"", encode(Query(QueryType.CREATE, tasks)))
+    harness.listener.send(b"peer", b"", encode(Query(QueryType.CREATE, tasks)))
     expect(role, DWORK_ROLES[QueryType.CREATE], "a long Create")
     assert harness.engine.job_count() == (2000 if role in (Role.SUBMIT, Role.ADMIN) else 0)
 

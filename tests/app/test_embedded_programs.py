@@ -49,7 +49,7 @@ TASKS = """
 """
 
 
-class Desk:
+class ProgramFolder:
     """A directory with programs in it."""
 
     def __init__(self, place: Path) -> None:
@@ -79,41 +79,41 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    desk = Desk(tmp_path)
-    desk.write("tasks.py", TASKS)
-    return desk
+def folder(tmp_path: Path) -> ProgramFolder:
+    folder = ProgramFolder(tmp_path)
+    folder.write("tasks.py", TASKS)
+    return folder
 
 
 # --- one program ---
 
 
-def test_hello_world(desk: Desk) -> None:
+def test_hello_world(folder: ProgramFolder) -> None:
     assert len(HELLO.splitlines()) == 6
-    desk.write("hello.py", HELLO)
-    assert desk.python("hello.py") == "Hello, world!\n"
-    assert desk.python("hello.py") == "Hello, world!\n"
+    folder.write("hello.py", HELLO)
+    assert folder.python("hello.py") == "Hello, world!\n"
+    assert folder.python("hello.py") == "Hello, world!\n"
 
 
-def test_jobs_that_run_may_finish_when_the_program_ends(desk: Desk) -> None:
+def test_jobs_that_run_may_finish_when_the_program_ends(folder: ProgramFolder) -> None:
     ending = """
         linger.submit(0.5)
         while not Path("started").exists():
             time.sleep(0.01)
     """
-    desk.write("program.py", TASKS, ending)
-    desk.python("program.py", "here")
-    assert (desk.place / "finished").exists()
+    folder.write("program.py", TASKS, ending)
+    folder.python("program.py", "here")
+    assert (folder.place / "finished").exists()
 
 
-def test_what_is_queued_stays_for_the_next_program(desk: Desk) -> None:
-    desk.write("submit.py", "from tasks import double", "print(double.submit(21).handle)")
-    desk.write("run.py", "import sys", "from tasks import double", "print(double.job(sys.argv[2]).result())")
-    handle = desk.python("submit.py").strip()
-    assert desk.python("run.py", "here", handle) == "42\n"
+def test_what_is_queued_stays_for_the_next_program(folder: ProgramFolder) -> None:
+    folder.write("submit.py", "from tasks import double", "print(double.submit(21).handle)")
+    folder.write("run.py", "import sys", "from tasks import double", "print(double.job(sys.argv[2]).result())")
+    handle = folder.python("submit.py").strip()
+    assert folder.python("run.py", "here", handle) == "42\n"
 
 
-def test_a_task_that_is_declared_later_is_run_too(desk: Desk) -> None:
+def test_a_task_that_is_declared_later_is_run_too(folder: ProgramFolder) -> None:
     later = """
         print(double.submit(1).result())
 
@@ -123,11 +123,11 @@ def test_a_task_that_is_declared_later_is_run_too(desk: Desk) -> None:
 
         print(triple.submit(1).result())
     """
-    desk.write("program.py", TASKS, later)
-    assert desk.python("program.py", "here") == "2\n3\n"
+    folder.write("program.py", TASKS, later)
+    assert folder.python("program.py", "here") == "2\n3\n"
 
 
-def test_a_program_that_forks(desk: Desk) -> None:
+def test_a_program_that_forks(folder: ProgramFolder) -> None:
     forking = """
         print(double.submit(1).result(), flush=True)
         child = os.fork()
@@ -137,63 +137,63 @@ def test_a_program_that_forks(desk: Desk) -> None:
         print(os.waitpid(child, 0)[1])
         print(double.submit(3).result())
     """
-    desk.write("program.py", TASKS, forking)
+    folder.write("program.py", TASKS, forking)
     # From Python 3.12 on a program with threads is warned when it forks; here it is the program's own wish.
-    assert desk.python("-W", "ignore::DeprecationWarning", "program.py", "here") == "2\n4\n0\n6\n"
+    assert folder.python("-W", "ignore::DeprecationWarning", "program.py", "here") == "2\n4\n0\n6\n"
 
 
-def test_an_error_that_ends_the_program_does_not_hang_it(desk: Desk) -> None:
-    desk.write("program.py", TASKS, "double.submit(1).result()", "raise SystemExit(3)")
-    done = subprocess.run([sys.executable, "program.py", "here"], cwd=desk.place, timeout=30, capture_output=True)
+def test_an_error_that_ends_the_program_does_not_hang_it(folder: ProgramFolder) -> None:
+    folder.write("program.py", TASKS, "double.submit(1).result()", "raise SystemExit(3)")
+    done = subprocess.run([sys.executable, "program.py", "here"], cwd=folder.place, timeout=30, capture_output=True)
     assert (done.returncode, done.stderr) == (3, b"")
 
 
 # --- a second terminal ---
 
 
-def test_a_worker_finds_the_queue(desk: Desk) -> None:
-    desk.write("submit.py", "from tasks import double", "print(double.submit(21).handle)")
-    handle = desk.python("submit.py").strip()
+def test_a_worker_finds_the_queue(folder: ProgramFolder) -> None:
+    folder.write("submit.py", "from tasks import double", "print(double.submit(21).handle)")
+    handle = folder.python("submit.py").strip()
     done = subprocess.run(
         [sys.executable, "-m", "switchgear", "worker", "tasks:app", "--burst"],
-        cwd=desk.place, timeout=30, capture_output=True,
+        cwd=folder.place, timeout=30, capture_output=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    desk.write("ask.py", "import sys", "from tasks import double", "print(double.job(sys.argv[1]).result(timeout=5))")
-    assert desk.python("ask.py", handle) == "42\n"
+    folder.write("ask.py", "import sys", "from tasks import double", "print(double.job(sys.argv[1]).result(timeout=5))")
+    assert folder.python("ask.py", handle) == "42\n"
 
 
-def test_commands_take_the_directory_for_a_server(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    desk.write("submit.py", "from tasks import double", "print(double.submit(21).handle)")
-    handle = desk.python("submit.py").strip()
-    listed = json.loads(desk.switchgear("jobs", "--json", "--server", "embedded:.switchgear"))
+def test_commands_take_the_directory_for_a_server(folder: ProgramFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder.write("submit.py", "from tasks import double", "print(double.submit(21).handle)")
+    handle = folder.python("submit.py").strip()
+    listed = json.loads(folder.switchgear("jobs", "--json", "--server", "embedded:.switchgear"))
     jobs = listed["jobs"] if isinstance(listed, dict) else listed
     assert [job["handle"] for job in jobs] == [handle]
     monkeypatch.setenv("SWITCHGEAR_URL", "embedded:.switchgear")
-    assert handle in desk.switchgear("jobs")
-    monkeypatch.setenv("SWITCHGEAR_SERVER", f"embedded:{desk.place}/.switchgear")
-    assert handle in desk.switchgear("jobs")
+    assert handle in folder.switchgear("jobs")
+    monkeypatch.setenv("SWITCHGEAR_SERVER", f"embedded:{folder.place}/.switchgear")
+    assert handle in folder.switchgear("jobs")
 
 
-def test_a_mistyped_directory_is_not_made(desk: Desk) -> None:
+def test_a_mistyped_directory_is_not_made(folder: ProgramFolder) -> None:
     command = [sys.executable, "-m", "switchgear", "jobs", "--server", "embedded:.swichgear"]
-    done = subprocess.run(command, cwd=desk.place, capture_output=True, text=True, timeout=30)
+    done = subprocess.run(command, cwd=folder.place, capture_output=True, text=True, timeout=30)
     assert done.returncode == 2
     assert "there is no" in done.stderr
-    assert not (desk.place / ".swichgear").exists()
+    assert not (folder.place / ".swichgear").exists()
 
 
-def test_a_command_as_a_worker_follows_the_server(desk: Desk) -> None:
+def test_a_command_as_a_worker_follows_the_server(folder: ProgramFolder) -> None:
     """Its first server is killed, and it works for the next."""
-    queue = desk.place / "queue"
+    queue = folder.place / "queue"
     with neighbours(queue, 2) as (first, second):
         first.ask("address")
         second.ask("address")
         command = ["-m", "switchgear", "worker", "f", "--exec", "cat >> ran", "--server", f"embedded:{queue}"]
-        worker = subprocess.Popen([sys.executable, *command], cwd=desk.place, stderr=subprocess.DEVNULL)
+        worker = subprocess.Popen([sys.executable, *command], cwd=folder.place, stderr=subprocess.DEVNULL)
         try:
             first.ask("submit", "f", "a")
-            ran = desk.place / "ran"
+            ran = folder.place / "ran"
             eventually(lambda: ran.exists() and ran.read_text() == "a", "the first job is done")
             first.kill()  # perhaps before it has heard of that, so that the job is done again
             second.ask("submit", "f", "b")

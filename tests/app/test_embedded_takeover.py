@@ -26,7 +26,7 @@ KILLS = 10
 BETWEEN_KILLS = 30  # jobs taken
 
 
-class Town:
+class SharingProcesses:
     """Processes that share a directory."""
 
     def __init__(self, place: Path) -> None:
@@ -91,36 +91,36 @@ class Town:
 
 
 @pytest.fixture
-def town(tmp_path: Path) -> Iterator[Town]:
-    town = Town(tmp_path)
+def sharing(tmp_path: Path) -> Iterator[SharingProcesses]:
+    sharing = SharingProcesses(tmp_path)
     try:
-        yield town
+        yield sharing
     except BaseException:
         print((tmp_path / "log").read_text(errors="replace")[-5000:])
         raise
     finally:
-        town.end()
+        sharing.end()
 
 
-def ends_of(town: Town, handles: list[str]) -> list[str]:
+def ends_of(sharing: SharingProcesses, handles: list[str]) -> list[str]:
     """How these jobs end, in a word each."""
-    with App(f"embedded:{town.queue}", run_here=False) as app:
+    with App(f"embedded:{sharing.queue}", run_here=False) as app:
         return [app.job(handle).wait(timeout=30) for handle in handles]
 
 
-def test_ten_owners_are_killed_and_every_job_that_was_taken_is_done(town: Town) -> None:
-    town.waiter()
-    eventually(lambda: town.lines("waiting"), "the waiter has submitted its jobs")
-    for start in (town.submitter, town.submitter, town.worker, town.worker, town.worker):
+def test_ten_owners_are_killed_and_every_job_that_was_taken_is_done(sharing: SharingProcesses) -> None:
+    sharing.waiter()
+    eventually(lambda: sharing.lines("waiting"), "the waiter has submitted its jobs")
+    for start in (sharing.submitter, sharing.submitter, sharing.worker, sharing.worker, sharing.worker):
         start()
     for _ in range(KILLS):
-        owner = eventually(town.owner, "there is an owner")
-        enough = len(town.lines("taken")) + BETWEEN_KILLS
-        town.replace(owner)
-        eventually(partial(town.has_lines, "taken", enough), "jobs are taken again")
-    town.stop("submit")
-    taken = town.lines("taken")
+        owner = eventually(sharing.owner, "there is an owner")
+        enough = len(sharing.lines("taken")) + BETWEEN_KILLS
+        sharing.replace(owner)
+        eventually(partial(sharing.has_lines, "taken", enough), "jobs are taken again")
+    sharing.stop("submit")
+    taken = sharing.lines("taken")
     assert len(set(taken)) == len(taken) >= BETWEEN_KILLS * KILLS
-    assert set(ends_of(town, taken)) == {"done"}
-    eventually((town.place / "results").exists, "the waiter has heard of everything", 30.0)
-    assert json.loads((town.place / "results").read_text()) == [2 * (1000 + number) for number in range(10)]
+    assert set(ends_of(sharing, taken)) == {"done"}
+    eventually((sharing.place / "results").exists, "the waiter has heard of everything", 30.0)
+    assert json.loads((sharing.place / "results").read_text()) == [2 * (1000 + number) for number in range(10)]

@@ -16,7 +16,7 @@ from switchgear.cli.dwork import COMMANDS
 from switchgear.client.dwork import DworkClient
 from switchgear.client.dwork.records import Stolen
 from tests.cli.dwork_calls import dwork, dwork_json
-from tests.client.dwork_world import Original, fake_server, running_dwork
+from tests.client.dwork_servers import Original, fake_server, running_dwork
 from tests.support.servers import HOST, free_port
 
 pytestmark = pytest.mark.system

@@ -11,7 +11,7 @@ import pytest
 
 from switchgear.client.dwork import DworkClient
 from tests.cli.dwork_calls import dwork, dwork_json
-from tests.client.dwork_world import Original, fake_server, running_dwork
+from tests.client.dwork_servers import Original, fake_server, running_dwork
 
 
 @pytest.fixture(scope="module")

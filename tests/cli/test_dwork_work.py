@@ -15,7 +15,7 @@ import pytest
 from switchgear.client.dwork import DworkClient
 from tests.cli.commands import running
 from tests.cli.dwork_calls import dwork
-from tests.client.dwork_world import Original, fake_server, running_dwork
+from tests.client.dwork_servers import Original, fake_server, running_dwork
 from tests.support.servers import HOST, free_port
 from tests.support.waiting import eventually
 

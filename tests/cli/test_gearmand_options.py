@@ -21,7 +21,7 @@ from switchgear.cli.main import main
 from switchgear.cli.process import ProcessOptions
 from switchgear.config import SETTINGS, Config
 from switchgear.errors import ConfigError, StorageError
-from switchgear.net.service_manager import ServiceManager
+from switchgear.net.process.service_manager import ServiceManager
 
 MANUAL = Path(__file__).parents[2] / "docs" / "howto" / "replace-gearmand.md"
 LOOPBACK_ONLY = "only this machine can connect"

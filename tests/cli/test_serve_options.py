@@ -27,7 +27,7 @@ from switchgear.errors import (
     StorageError,
     SwitchgearError,
 )
-from switchgear.net.service_manager import ServiceManager
+from switchgear.net.process.service_manager import ServiceManager
 from switchgear.version import BUILD, VERSION
 
 

@@ -13,340 +13,340 @@ from switchgear.client.draft.flow_steps import Flow, WaitStep
 from switchgear.client.draft.records import DraftResult, DraftStatus, JobRecord
 from switchgear.errors import ClientError, ConfigError, ServerRefused, ServerUnreachable
 from switchgear.protocols.gearman_draft.messages import JobType, Packet
-from tests.client.draft_world import World
+from tests.client.draft_network import SimulatedNetwork
 from tests.support.draft_wire import ASK, Kind, complete, packet, status
 
 WAIT, HANDLE, THROW_AWAY = JobType
 
 
-class Office:
-    """An application in a world."""
+class SimulatedApplication:
+    """An application in a network."""
 
     def __init__(self, servers: int = 1, timeout_seconds: float = 10.0) -> None:
-        self.world = World(servers)
-        self.application = Application(self.world.urls, timeout_seconds, self.world.clock, random.Random(1))
+        self.network = SimulatedNetwork(servers)
+        self.application = Application(self.network.urls, timeout_seconds, self.network.clock, random.Random(1))
 
     def submit(self, job_type: JobType = HANDLE, args: bytes = b"x", dupkey: str = "", name: str = "f") -> JobRecord:
-        return self.world.perform(self.application.submit(name, args, dupkey, job_type))
+        return self.network.perform(self.application.submit(name, args, dupkey, job_type))
 
     def wait(self, record: JobRecord, seconds: float | None = None) -> DraftResult:
-        deadline = None if seconds is None else self.world.now + seconds
-        return self.world.perform(self.application.wait(record, deadline, 0.2))
+        deadline = None if seconds is None else self.network.now + seconds
+        return self.network.perform(self.application.wait(record, deadline, 0.2))
 
     def complete(self, record: JobRecord) -> DraftResult | None:
-        return self.world.perform(self.application.complete(record))
+        return self.network.perform(self.application.complete(record))
 
     def recreate_unfinished(self) -> list[tuple[JobRecord, JobRecord]]:
-        return self.world.perform(self.application.recreate_unfinished())
+        return self.network.perform(self.application.recreate_unfinished())
 
     def work(self, port: int, *answers: bytes, name: bytes = b"f") -> None:
         """Somebody takes a task there and says this."""
-        self.world.peer(port, "worker").send(packet(Kind.worker_connect, name), ASK, *answers)
-        self.world.peer(port, "worker").take_bytes()
+        self.network.peer(port, "worker").send(packet(Kind.worker_connect, name), ASK, *answers)
+        self.network.peer(port, "worker").take_bytes()
 
 
 def test_a_job_that_is_waited_for() -> None:
-    office = Office()
-    record = office.submit(WAIT, b"args")
+    simulated = SimulatedApplication()
+    record = simulated.submit(WAIT, b"args")
     assert record.handle == ""
-    office.world.after(3, lambda: office.work(1, status(1, 2, 9), status(2, 2, 0), complete(0, b"done")))
+    simulated.network.after(3, lambda: simulated.work(1, status(1, 2, 9), status(2, 2, 0), complete(0, b"done")))
     news = []
-    while (item := office.world.perform(office.application.next_status(record, None))) is not None:
+    while (item := simulated.network.perform(simulated.application.next_status(record, None))) is not None:
         news.append(item)
     assert news == [DraftStatus(1, 2, 9), DraftStatus(2, 2, None)]
     assert record.outcome == (0, b"done")
     assert record.elapsed_seconds == 3
-    assert office.wait(record) == DraftResult(0, b"done")  # and again
-    assert office.application.unfinished == []
+    assert simulated.wait(record) == DraftResult(0, b"done")  # and again
+    assert simulated.application.unfinished == []
 
 
 def test_a_job_that_is_asked_for() -> None:
-    office = Office()
-    record = office.submit(HANDLE)
+    simulated = SimulatedApplication()
+    record = simulated.submit(HANDLE)
     assert record.handle == "H:t:1"
-    assert office.application.unfinished == [record]
-    assert office.complete(record) is None
-    office.work(1, status(1, 3, 20))
-    assert office.world.perform(office.application.status(record)) == (1, 3, 20)
-    office.world.peer(1, "worker").send(complete(7, b"broken"))
-    assert office.complete(record) == (7, b"broken")
+    assert simulated.application.unfinished == [record]
+    assert simulated.complete(record) is None
+    simulated.work(1, status(1, 3, 20))
+    assert simulated.network.perform(simulated.application.status(record)) == (1, 3, 20)
+    simulated.network.peer(1, "worker").send(complete(7, b"broken"))
+    assert simulated.complete(record) == (7, b"broken")
     assert record.outcome == (7, b"broken")
-    assert office.application.unfinished == []
+    assert simulated.application.unfinished == []
 
 
 def test_a_job_that_is_asked_for_again_and_again_until_it_is_complete() -> None:
-    office = Office()
-    record = office.submit(HANDLE)
-    office.world.after(1.1, lambda: office.work(1, complete(0, b"done")))
-    started = office.world.now
-    assert office.wait(record) == (0, b"done")
-    assert office.world.now - started == pytest.approx(1.2)
+    simulated = SimulatedApplication()
+    record = simulated.submit(HANDLE)
+    simulated.network.after(1.1, lambda: simulated.work(1, complete(0, b"done")))
+    started = simulated.network.now
+    assert simulated.wait(record) == (0, b"done")
+    assert simulated.network.now - started == pytest.approx(1.2)
 
 
 def test_a_job_that_is_thrown_away() -> None:
-    office = Office()
-    record = office.submit(THROW_AWAY)
+    simulated = SimulatedApplication()
+    record = simulated.submit(THROW_AWAY)
     assert record.handle == ""
-    assert office.application.unfinished == []
-    for question in (office.complete, office.wait):
+    assert simulated.application.unfinished == []
+    for question in (simulated.complete, simulated.wait):
         with pytest.raises(ClientError, match="no handle"):
             question(record)
 
 
 @pytest.mark.parametrize("job_type", [WAIT, HANDLE])
 def test_waiting_has_an_end(job_type: JobType) -> None:
-    office = Office()
-    record = office.submit(job_type)
+    simulated = SimulatedApplication()
+    record = simulated.submit(job_type)
     with pytest.raises(TimeoutError):
-        office.wait(record, 2)
-    office.work(1, complete(0, b"late"))
-    assert office.wait(record, 2) == (0, b"late")
+        simulated.wait(record, 2)
+    simulated.work(1, complete(0, b"late"))
+    assert simulated.wait(record, 2) == (0, b"late")
 
 
 def test_questions_are_not_held_up_by_a_job_that_is_waited_for() -> None:
-    office = Office()
-    waited = office.submit(WAIT, name="slow")
-    asked = office.submit(HANDLE)
-    office.work(1, complete(0, b"done"))
-    assert office.complete(asked) == (0, b"done")
-    office.work(1, complete(0, b"at last"), name=b"slow")
-    assert office.wait(waited) == (0, b"at last")
+    simulated = SimulatedApplication()
+    waited = simulated.submit(WAIT, name="slow")
+    asked = simulated.submit(HANDLE)
+    simulated.work(1, complete(0, b"done"))
+    assert simulated.complete(asked) == (0, b"done")
+    simulated.work(1, complete(0, b"at last"), name=b"slow")
+    assert simulated.wait(waited) == (0, b"at last")
 
 
 def test_waits_on_one_server_end_in_the_order_of_their_creation() -> None:
-    office = Office()
-    first, second = office.submit(WAIT, name="slow"), office.submit(WAIT)
-    office.work(1, complete(0, b"two"))
+    simulated = SimulatedApplication()
+    first, second = simulated.submit(WAIT, name="slow"), simulated.submit(WAIT)
+    simulated.work(1, complete(0, b"two"))
     with pytest.raises(TimeoutError):
-        office.wait(second, 1)
-    office.work(1, complete(0, b"one"), name=b"slow")
-    assert office.wait(second) == (0, b"two")
-    assert office.wait(first) == (0, b"one")
+        simulated.wait(second, 1)
+    simulated.work(1, complete(0, b"one"), name=b"slow")
+    assert simulated.wait(second) == (0, b"two")
+    assert simulated.wait(first) == (0, b"one")
 
 
 def test_the_servers_are_chosen_by_chance() -> None:
-    office = Office(servers=3)
-    ports = Counter(office.submit(THROW_AWAY).server.port for _ in range(300))
+    simulated = SimulatedApplication(servers=3)
+    ports = Counter(simulated.submit(THROW_AWAY).server.port for _ in range(300))
     assert set(ports) == {1, 2, 3}
     assert min(ports.values()) > 60
 
 
 def test_a_server_that_is_not_there_is_left_out_and_not_asked_every_time() -> None:
-    office = Office(servers=3)
-    office.world.kill(2)
+    simulated = SimulatedApplication(servers=3)
+    simulated.network.kill(2)
     attempts = []
-    connect = office.world._connect
-    office.world._connect = lambda line: (attempts.append(line.address.port), connect(line))[1]  # type: ignore
-    ports = {office.submit(THROW_AWAY).server.port for _ in range(50)}
+    connect = simulated.network._connect
+    simulated.network._connect = lambda line: (attempts.append(line.address.port), connect(line))[1]  # type: ignore
+    ports = {simulated.submit(THROW_AWAY).server.port for _ in range(50)}
     assert ports == {1, 3}
     assert attempts.count(2) == 1
-    office.world.start(2)
-    office.world._until(lambda: False, office.world.now + 6)
-    assert 2 in {office.submit(THROW_AWAY).server.port for _ in range(50)}
+    simulated.network.start(2)
+    simulated.network._until(lambda: False, simulated.network.now + 6)
+    assert 2 in {simulated.submit(THROW_AWAY).server.port for _ in range(50)}
 
 
 def test_no_server_is_there() -> None:
-    office = Office(servers=2)
-    office.world.kill(1)
-    office.world.kill(2)
+    simulated = SimulatedApplication(servers=2)
+    simulated.network.kill(1)
+    simulated.network.kill(2)
     with pytest.raises(ServerUnreachable, match="Connection refused"):
-        office.submit()
-    office.world.start(1)
-    assert office.submit().server.port == 1  # though it was shunned: there is no better one
+        simulated.submit()
+    simulated.network.start(1)
+    assert simulated.submit().server.port == 1  # though it was shunned: there is no better one
 
 
 def test_a_server_that_takes_no_jobs_is_passed_over() -> None:
-    office = Office(servers=2)
-    office.world.harnesss[1].engine.drain()
-    assert {office.submit().server.port for _ in range(20)} == {2}
-    office.world.harnesss[2].engine.drain()
+    simulated = SimulatedApplication(servers=2)
+    simulated.network.harnesses[1].engine.drain()
+    assert {simulated.submit().server.port for _ in range(20)} == {2}
+    simulated.network.harnesses[2].engine.drain()
     with pytest.raises(ServerRefused, match="REFUSED: server is shutting down"):
-        office.submit()
+        simulated.submit()
 
 
 def test_an_error_of_ours_is_not_tried_elsewhere() -> None:
-    office = Office(servers=2)
+    simulated = SimulatedApplication(servers=2)
     with pytest.raises(ServerRefused, match="TOO_LARGE"):
-        office.submit(name="n" * 100)
-    assert len([data for _, data in office.world.sent if data[4:5] == b"\4"]) == 1
+        simulated.submit(name="n" * 100)
+    assert len([data for _, data in simulated.network.sent if data[4:5] == b"\4"]) == 1
 
 
 @pytest.mark.parametrize(("name", "dupkey"), [("näme", ""), ("f", "käy"), ("a\0b", ""), ("f", "a\0b")])
 def test_names_and_keys_are_ascii(name: str, dupkey: str) -> None:
     with pytest.raises(ValueError, match="not ASCII"):
-        Office().submit(name=name, dupkey=dupkey)
+        SimulatedApplication().submit(name=name, dupkey=dupkey)
 
 
 def test_duplicate_keys() -> None:
-    office = Office()
-    first, second = (office.submit(WAIT, dupkey="key") for _ in range(2))
-    third = office.submit(HANDLE, dupkey="key")
-    office.work(1, complete(0, b"once"))
-    assert [office.wait(record) for record in (first, second, third)] == [(0, b"once")] * 3
+    simulated = SimulatedApplication()
+    first, second = (simulated.submit(WAIT, dupkey="key") for _ in range(2))
+    third = simulated.submit(HANDLE, dupkey="key")
+    simulated.work(1, complete(0, b"once"))
+    assert [simulated.wait(record) for record in (first, second, third)] == [(0, b"once")] * 3
 
 
 def test_a_server_that_does_not_answer_is_given_up() -> None:
-    office = Office(timeout_seconds=4)
-    office.world.silent.add(1)
+    simulated = SimulatedApplication(timeout_seconds=4)
+    simulated.network.silent.add(1)
     with pytest.raises(ServerUnreachable, match="did not answer within 4 s"):
-        office.submit()
-    office.world.silent.clear()
-    assert office.submit().handle == "H:t:1"  # on a new connection
+        simulated.submit()
+    simulated.network.silent.clear()
+    assert simulated.submit().handle == "H:t:1"  # on a new connection
 
 
 def test_a_server_that_hung_up_long_ago_is_called_again() -> None:
-    office = Office()
-    office.submit()
-    for talker in list(office.world.harnesss[1].talkers.values()):
+    simulated = SimulatedApplication()
+    simulated.submit()
+    for talker in list(simulated.network.harnesses[1].talkers.values()):
         talker.stop_sending()
-    assert office.submit().handle == "H:t:2"
+    assert simulated.submit().handle == "H:t:2"
 
 
 @pytest.mark.parametrize("nonsense", [b"nonsense", packet(Kind.job_assign_res, b"f\0x"), packet(Kind.noop)])
 def test_a_server_that_says_something_else(nonsense: bytes) -> None:
-    office = Office()
-    record = office.submit(WAIT)
-    for line in office.application.connections:
+    simulated = SimulatedApplication()
+    record = simulated.submit(WAIT)
+    for line in simulated.application.connections:
         line.receive(nonsense)
     with pytest.raises(ServerUnreachable, match="does not speak the draft"):
-        office.wait(record)
+        simulated.wait(record)
 
 
 @pytest.mark.parametrize("body", [b"", b"\0\0\0\1"])
 def test_an_answer_that_makes_no_sense(body: bytes) -> None:
-    office = Office()
-    record = office.submit(WAIT)
-    for line in office.application.connections:
+    simulated = SimulatedApplication()
+    record = simulated.submit(WAIT)
+    for line in simulated.application.connections:
         line.receive(packet(Kind.job_complete_res, body))
     with pytest.raises(ServerUnreachable, match="does not speak the draft"):
-        office.wait(record)
+        simulated.wait(record)
 
 
 def test_errors_that_nobody_asked_for_change_nothing() -> None:
-    office = Office()
-    record = office.submit(WAIT)
-    for line in office.application.connections:
+    simulated = SimulatedApplication()
+    record = simulated.submit(WAIT)
+    for line in simulated.application.connections:
         line.receive(packet(Kind.error, b"\x63unheard of"))
-    office.work(1, complete(0, b"done"))
-    assert office.wait(record) == (0, b"done")
+    simulated.work(1, complete(0, b"done"))
+    assert simulated.wait(record) == (0, b"done")
 
 
 # --- jobs that have to be created again ---
 
 
 def test_a_record_is_enough_to_create_a_job_again() -> None:
-    office = Office()
-    old = office.submit(HANDLE, b"args", "key")
-    office.work(1, complete(0, b"once"))
-    new = office.world.perform(office.application.recreate(old))
+    simulated = SimulatedApplication()
+    old = simulated.submit(HANDLE, b"args", "key")
+    simulated.work(1, complete(0, b"once"))
+    new = simulated.network.perform(simulated.application.recreate(old))
     assert new.handle == "H:t:2"
     assert (new.name, new.args, new.dupkey, new.job_type) == ("f", b"args", "key", HANDLE)
-    assert office.application.unfinished == [new]
+    assert simulated.application.unfinished == [new]
 
 
 def test_what_a_lost_server_had_not_finished_is_created_elsewhere() -> None:
-    office = Office(servers=3)
-    records = [office.submit(job_type, b"%d" % n) for n in range(15) for job_type in (WAIT, HANDLE)]
+    simulated = SimulatedApplication(servers=3)
+    records = [simulated.submit(job_type, b"%d" % n) for n in range(15) for job_type in (WAIT, HANDLE)]
     finished = [record for record in records if record.server.port == 2][:4]
     for record in finished:
-        office.work(2, complete(0, record.args))
-    assert [office.wait(record) for record in finished] == [(0, record.args) for record in finished]
+        simulated.work(2, complete(0, record.args))
+    assert [simulated.wait(record) for record in finished] == [(0, record.args) for record in finished]
     lost = [record for record in records if record.server.port == 2 and record not in finished]
-    office.world.kill(2)
-    recreated = office.recreate_unfinished()
+    simulated.network.kill(2)
+    recreated = simulated.recreate_unfinished()
     assert [old for old, _ in recreated] == lost
     assert {new.server.port for _, new in recreated} == {1, 3}
     assert [new.args for _, new in recreated] == [old.args for old in lost]
     kept = [record for record in records if record not in lost and record not in finished]
-    assert set(office.application.unfinished) == {*kept, *(new for _, new in recreated)}
-    assert office.recreate_unfinished() == []
+    assert set(simulated.application.unfinished) == {*kept, *(new for _, new in recreated)}
+    assert simulated.recreate_unfinished() == []
 
 
 def test_what_was_finished_before_the_loss_and_not_heard_of_is_created_again() -> None:
-    office = Office(servers=2)
-    record = office.submit(HANDLE)
-    office.work(record.server.port, complete(0, b"unheard"))
-    office.world.kill(record.server.port)
-    ((old, new),) = office.recreate_unfinished()
+    simulated = SimulatedApplication(servers=2)
+    record = simulated.submit(HANDLE)
+    simulated.work(record.server.port, complete(0, b"unheard"))
+    simulated.network.kill(record.server.port)
+    ((old, new),) = simulated.recreate_unfinished()
     assert old is record
     assert new.server != old.server
 
 
 def test_a_job_that_its_server_has_finished_is_only_noted() -> None:
-    office = Office(servers=2)
-    record = office.submit(HANDLE)
-    office.work(record.server.port, complete(0, b"done"))
-    assert office.recreate_unfinished() == []
+    simulated = SimulatedApplication(servers=2)
+    record = simulated.submit(HANDLE)
+    simulated.work(record.server.port, complete(0, b"done"))
+    assert simulated.recreate_unfinished() == []
     assert record.outcome == (0, b"done")
 
 
 def test_a_server_that_came_back_without_its_jobs() -> None:
-    office = Office()
-    waited, asked = office.submit(WAIT), office.submit(HANDLE)
-    office.world.kill(1)
-    office.world.start(1)
+    simulated = SimulatedApplication()
+    waited, asked = simulated.submit(WAIT), simulated.submit(HANDLE)
+    simulated.network.kill(1)
+    simulated.network.start(1)
     with pytest.raises(ServerUnreachable):
-        office.wait(waited)
-    assert [old for old, _ in office.recreate_unfinished()] == [waited, asked]
+        simulated.wait(waited)
+    assert [old for old, _ in simulated.recreate_unfinished()] == [waited, asked]
 
 
 def test_a_job_that_cannot_be_created_again_stays_unfinished() -> None:
-    office = Office()
-    record = office.submit(HANDLE)
-    office.world.kill(1)
+    simulated = SimulatedApplication()
+    record = simulated.submit(HANDLE)
+    simulated.network.kill(1)
     with pytest.raises(ServerUnreachable):
-        office.recreate_unfinished()
-    assert office.application.unfinished == [record]
+        simulated.recreate_unfinished()
+    assert simulated.application.unfinished == [record]
 
 
 def test_throw_away_jobs_of_the_last_minute_are_created_again_if_their_server_is_gone() -> None:
-    office = Office(servers=2)
-    old = [office.submit(THROW_AWAY, b"old") for _ in range(10)]
-    office.world.perform(pause(office, 61.0))
-    records = [office.submit(THROW_AWAY, b"%d" % n) for n in range(20)]
-    assert office.recreate_unfinished() == []
-    office.world.kill(1)
-    recreated = office.recreate_unfinished()
+    simulated = SimulatedApplication(servers=2)
+    old = [simulated.submit(THROW_AWAY, b"old") for _ in range(10)]
+    simulated.network.perform(pause(simulated, 61.0))
+    records = [simulated.submit(THROW_AWAY, b"%d" % n) for n in range(20)]
+    assert simulated.recreate_unfinished() == []
+    simulated.network.kill(1)
+    recreated = simulated.recreate_unfinished()
     assert [record for record, _ in recreated] == [record for record in records if record.server.port == 1]
     assert {new.server.port for _, new in recreated} == {2}
     assert {record.server.port for record in old} == {1, 2}
-    assert office.recreate_unfinished() == []
+    assert simulated.recreate_unfinished() == []
 
 
 def test_of_very_many_throw_away_jobs_the_newest_are_remembered() -> None:
-    office = Office(servers=2)
+    simulated = SimulatedApplication(servers=2)
     for _ in range(MOST_THROWN_AWAY + 100):
-        office.submit(THROW_AWAY)
-    office.world.kill(1)
-    assert len(office.recreate_unfinished()) <= MOST_THROWN_AWAY
+        simulated.submit(THROW_AWAY)
+    simulated.network.kill(1)
+    assert len(simulated.recreate_unfinished()) <= MOST_THROWN_AWAY
 
 
-def pause(office: Office, seconds: float) -> Flow[None]:
-    yield WaitStep(lambda: False, office.world.now + seconds)
+def pause(simulated: SimulatedApplication, seconds: float) -> Flow[None]:
+    yield WaitStep(lambda: False, simulated.network.now + seconds)
 
 
 def test_a_throw_away_job_that_is_forgotten_is_not_created_again() -> None:
-    office = Office()
-    office.application.forget(office.submit(THROW_AWAY))
-    office.world.kill(1)
-    assert office.recreate_unfinished() == []
+    simulated = SimulatedApplication()
+    simulated.application.forget(simulated.submit(THROW_AWAY))
+    simulated.network.kill(1)
+    assert simulated.recreate_unfinished() == []
 
 
 def test_a_job_that_is_forgotten_is_not_created_again() -> None:
-    office = Office()
-    record = office.submit(HANDLE)
-    office.application.forget(record)
-    office.world.kill(1)
-    assert office.recreate_unfinished() == []
+    simulated = SimulatedApplication()
+    record = simulated.submit(HANDLE)
+    simulated.application.forget(record)
+    simulated.network.kill(1)
+    assert simulated.recreate_unfinished() == []
 
 
 def test_a_record_of_somebody_else_cannot_be_waited_for_without_asking() -> None:
-    office = Office()
-    record = office.submit(WAIT)
-    other = Application(office.world.urls, 10, office.world.clock, random.Random(2))
+    simulated = SimulatedApplication()
+    record = simulated.submit(WAIT)
+    other = Application(simulated.network.urls, 10, simulated.network.clock, random.Random(2))
     flow: Flow[DraftResult] = other.wait(record, None, 0.1)
     with pytest.raises(ClientError, match="not a job of this client"):
-        office.world.perform(flow)
+        simulated.network.perform(flow)
 
 
 def test_an_application_needs_a_server() -> None:

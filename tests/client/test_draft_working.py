@@ -17,7 +17,7 @@ from switchgear.client.draft.worker_flow import (
 )
 from switchgear.errors import JobFailed
 from switchgear.protocols.gearman_draft.messages import Result
-from tests.client.draft_world import Diary, World
+from tests.client.draft_network import RecordingObserver, SimulatedNetwork
 from tests.support.draft_wire import (
     ASK,
     SLEEP,
@@ -39,36 +39,38 @@ HAPPENINGS = ("sleeping", "woken", "started", "ended")
 
 
 class Shop:
-    """A worker in a world."""
+    """A worker in a network."""
 
     def __init__(self, servers: int = 1, timing: DraftTiming = PACE) -> None:
-        self.world = World(servers)
-        self.diary = Diary()
+        self.network = SimulatedNetwork(servers)
+        self.diary = RecordingObserver()
         self.working = DraftWorkerFlow(
-            self.world.urls, ["f", "g"], timing, self.diary, self.world.announce, self.world.clock
+            self.network.urls, ["f", "g"], timing, self.diary, self.network.announce, self.network.clock
         )
 
     def run(self) -> None:
-        self.world.perform(self.working.work())
+        self.network.perform(self.working.work())
 
     def stop(self) -> None:
         self.working.stopping = True
 
     def stop_after(self, seconds: float) -> None:
-        self.world.after(seconds, self.stop)
+        self.network.after(seconds, self.stop)
 
     def submit(self, port: int, args: bytes = b"x", name: bytes = b"f") -> None:
-        peer = self.world.peer(port, "app")
+        peer = self.network.peer(port, "app")
         peer.send(create(name, args, THROW_AWAY))
         peer.take_bytes()
 
     def asked(self) -> list[int]:
         """The ports at which a task was asked for, in order."""
-        return [port for port, data in self.world.sent if data.startswith(ASK)]
+        return [port for port, data in self.network.sent if data.startswith(ASK)]
 
     def asleep(self) -> list[bool]:
         """Which servers know that the worker sleeps."""
-        return [worker.asleep for harness in self.world.harnesss.values() for worker in harness.engine.workers.values()]
+        return [
+            worker.asleep for harness in self.network.harnesses.values() for worker in harness.engine.workers.values()
+        ]
 
 
 def test_one_task_from_each_server_in_turn() -> None:
@@ -81,26 +83,26 @@ def test_one_task_from_each_server_in_turn() -> None:
     started = shop.diary.started()
     assert sorted(started[:3]) == [b"1-1", b"2-1", b"3-1"]
     assert sorted(started[3:]) == [b"1-2", b"2-2", b"3-2"]
-    assert not any(harness.engine.jobs for harness in shop.world.harnesss.values())
+    assert not any(harness.engine.jobs for harness in shop.network.harnesses.values())
 
 
 def test_every_server_is_asked_in_turn_until_the_threshold_and_then_told_of_the_sleep() -> None:
     shop = Shop(servers=3)
-    shop.world.after(5, lambda: asleep.extend(shop.asleep()))
+    shop.network.after(5, lambda: asleep.extend(shop.asleep()))
     asleep: list[bool] = []
     shop.stop_after(6)
     shop.run()
     # The connections are there after the first round; one second has four pauses of a quarter.
     assert shop.asked()[:12] == [1, 2, 3] * 4
     assert asleep == [True, True, True]
-    first_sleep = next(place for place, (_, data) in enumerate(shop.world.sent) if data == SLEEP)
-    assert [port for port, data in shop.world.sent[first_sleep : first_sleep + 3]] == [1, 2, 3]
+    first_sleep = next(place for place, (_, data) in enumerate(shop.network.sent) if data == SLEEP)
+    assert [port for port, data in shop.network.sent[first_sleep : first_sleep + 3]] == [1, 2, 3]
 
 
 @pytest.mark.parametrize("port", [1, 2, 3])
 def test_a_sleeping_worker_is_woken_by_whichever_server_has_work(port: int) -> None:
     shop = Shop(servers=3)
-    shop.world.after(10, lambda: shop.submit(port))
+    shop.network.after(10, lambda: shop.submit(port))
     shop.stop_after(15)
     shop.run()
     happenings = shop.diary.of(*HAPPENINGS)
@@ -126,8 +128,8 @@ def test_the_result_and_the_progress_reach_the_application() -> None:
         task.progress(3, 4, 0.2)
         return 17, task.args[::-1]
 
-    shop.world.handler = handler
-    app = shop.world.peer(1, "app")
+    shop.network.handler = handler
+    app = shop.network.peer(1, "app")
     app.send(create(b"g", b"abc", WAIT))
     shop.stop_after(2)
     shop.run()
@@ -146,13 +148,13 @@ def test_a_handler_that_fails_ends_its_task_and_nothing_else() -> None:
     def handler(task: DraftTask) -> bytes:
         raise RuntimeError(f"cannot do {task.args!r}")
 
-    shop.world.handler = handler
+    shop.network.handler = handler
     shop.submit(1, b"1")
     shop.submit(1, b"2")
     shop.stop_after(3)
     shop.run()
     assert shop.diary.of("ended") == [("ended", b"1", 1), ("ended", b"2", 1)]
-    job = kept_job(shop.world.harnesss[1].store, 1)
+    job = kept_job(shop.network.harnesses[1].store, 1)
     assert job is not None
     assert (job.result_code, job.result) == (1, b"RuntimeError: cannot do b'1'")
 
@@ -193,7 +195,7 @@ def test_so_many_tasks_and_no_more() -> None:
         shop.submit(1, b"%d" % n)
     shop.run()
     assert shop.diary.started() == [b"0", b"1"]
-    assert len(shop.world.harnesss[1].engine.jobs) == 3
+    assert len(shop.network.harnesses[1].engine.jobs) == 3
 
 
 def test_a_worker_that_is_stopped_finishes_its_task_and_says_goodbye() -> None:
@@ -203,13 +205,13 @@ def test_a_worker_that_is_stopped_finishes_its_task_and_says_goodbye() -> None:
         shop.stop()
         return b"done"
 
-    shop.world.handler = handler
+    shop.network.handler = handler
     shop.submit(1, b"1")
     shop.submit(2, b"2")
     shop.run()
     assert len(shop.diary.of("ended")) == 1
-    assert not any(harness.engine.workers for harness in shop.world.harnesss.values())
-    assert sum(len(harness.engine.jobs) for harness in shop.world.harnesss.values()) == 1
+    assert not any(harness.engine.workers for harness in shop.network.harnesses.values())
+    assert sum(len(harness.engine.jobs) for harness in shop.network.harnesses.values()) == 1
     assert not any(line.is_open for line in shop.working.connections)
 
 
@@ -218,10 +220,10 @@ def test_a_worker_that_is_stopped_finishes_its_task_and_says_goodbye() -> None:
 
 def test_a_server_that_is_not_there_is_tried_again_and_the_others_are_served() -> None:
     shop = Shop(servers=2)
-    shop.world.kill(1)
+    shop.network.kill(1)
     shop.submit(2, b"now")
-    shop.world.after(20, lambda: shop.world.start(1))
-    shop.world.after(21, lambda: shop.submit(1, b"later"))
+    shop.network.after(20, lambda: shop.network.start(1))
+    shop.network.after(21, lambda: shop.submit(1, b"later"))
     shop.stop_after(60)
     shop.run()
     assert shop.diary.started() == [b"now", b"later"]
@@ -231,9 +233,9 @@ def test_a_server_that_is_not_there_is_tried_again_and_the_others_are_served() -
 
 def test_a_server_that_is_lost_during_the_sleep_is_called_again_at_once() -> None:
     shop = Shop(servers=2)
-    shop.world.after(10, lambda: shop.world.kill(2))
-    shop.world.after(10, lambda: shop.world.start(2))
-    shop.world.after(10.5, lambda: shop.submit(2))
+    shop.network.after(10, lambda: shop.network.kill(2))
+    shop.network.after(10, lambda: shop.network.start(2))
+    shop.network.after(10.5, lambda: shop.submit(2))
     shop.stop_after(12)
     shop.run()
     assert ("disconnected", 2) in shop.diary.entries
@@ -245,10 +247,10 @@ def test_a_task_whose_server_is_lost_is_dropped() -> None:
 
     def handler(task: DraftTask) -> bytes:
         if task.args == b"doomed":
-            shop.world.kill(1)
+            shop.network.kill(1)
         return b"done"
 
-    shop.world.handler = handler
+    shop.network.handler = handler
     shop.submit(1, b"doomed")
     shop.submit(2, b"fine")
     shop.stop_after(5)
@@ -259,8 +261,8 @@ def test_a_task_whose_server_is_lost_is_dropped() -> None:
 
 def test_a_server_that_does_not_answer_is_given_up() -> None:
     shop = Shop(servers=2)
-    shop.world.silent.add(1)
-    shop.world.after(1, lambda: shop.submit(2))
+    shop.network.silent.add(1)
+    shop.network.after(1, lambda: shop.submit(2))
     shop.stop_after(25)
     shop.run()
     assert ("disconnected", 1) in shop.diary.entries
@@ -284,8 +286,8 @@ TASK = packet(Kind.job_assign_res, b"f\0args")
 FENCED = packet(Kind.error, bytes([ErrorCode.unknown_handle]) + b"unknown")
 
 
-def line_that_slept() -> tuple[DraftWorkerConnection, Diary]:
-    diary = Diary()
+def line_that_slept() -> tuple[DraftWorkerConnection, RecordingObserver]:
+    diary = RecordingObserver()
     line = DraftWorkerConnection(ServerAddress("server", 1), [b"f"], diary, ReconnectBackoff())
     line.opening()
     assert line.opened() == packet(Kind.worker_connect, b"f")
@@ -429,7 +431,7 @@ def test_a_server_that_closes_the_connection_at_a_fence_is_sent_no_other() -> No
 
 def test_a_server_that_has_answered_fences_and_is_silent_is_given_up() -> None:
     shop = Shop(timing=DraftTiming(sleep_threshold_seconds=0.0, sleep_seconds=5.0))
-    shop.world.after(12.0, lambda: shop.world.silent.add(1))
+    shop.network.after(12.0, lambda: shop.network.silent.add(1))
     shop.stop_after(40)
     shop.run()
     assert shop.working.connections[0].answers_fences
@@ -439,7 +441,7 @@ def test_a_server_that_has_answered_fences_and_is_silent_is_given_up() -> None:
 def test_a_real_server_answers_the_fence_in_order() -> None:
     shop = Shop(timing=DraftTiming(sleep_threshold_seconds=0.0, sleep_seconds=5.0))
     for seconds in (5.0, 10.0, 15.0):  # just when the worker gets up by itself
-        shop.world.after(seconds, lambda: shop.submit(1))
+        shop.network.after(seconds, lambda: shop.submit(1))
     shop.stop_after(40)
     shop.run()
     assert len(shop.diary.of("ended")) == 3

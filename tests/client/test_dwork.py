@@ -15,7 +15,7 @@ import zmq.auth
 from switchgear.client.dwork import AsyncDworkClient, CurveKeys, DworkClient
 from switchgear.errors import ServerRefused, ServerUnreachable
 from switchgear.protocols.dwork.codec import decode_reply
-from tests.client.dwork_world import KINDS, Kind, Original, client_of, fake_server, running_dwork
+from tests.client.dwork_servers import KINDS, Kind, Original, client_of, fake_server, running_dwork
 from tests.support.servers import HOST, free_port
 from tests.support.waiting import DEADLINE_SECONDS, eventually
 

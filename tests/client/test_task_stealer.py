@@ -15,7 +15,7 @@ from switchgear.client.dwork import AsyncDworkClient, DworkClient
 from switchgear.client.dwork.task_stealer import DworkWorkerObserver, TaskStealer
 from switchgear.errors import ServerUnreachable
 from switchgear.protocols.dwork.messages import Query, QueryType
-from tests.client.dwork_world import Original, fake_server, running_dwork
+from tests.client.dwork_servers import Original, fake_server, running_dwork
 from tests.support.servers import HOST, free_port
 from tests.support.waiting import DEADLINE_SECONDS
 

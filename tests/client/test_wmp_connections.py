@@ -27,10 +27,10 @@ def context() -> Iterator[zmq.Context[zmq.Socket[bytes]]]:
 
 
 @pytest.fixture
-def nudge() -> Iterator[Waker]:
-    nudge = Waker()
-    yield nudge
-    nudge.close()
+def waker() -> Iterator[Waker]:
+    waker = Waker()
+    yield waker
+    waker.close()
 
 
 def test_without_a_connection_only_results_wait_and_not_too_many(
@@ -50,13 +50,13 @@ def test_without_a_connection_only_results_wait_and_not_too_many(
 
 
 def test_results_that_a_manager_does_not_take_wait_until_it_does(
-    context: zmq.Context[zmq.Socket[bytes]], nudge: Waker
+    context: zmq.Context[zmq.Socket[bytes]], waker: Waker
 ) -> None:
     with RawManager() as manager:
         manager.socket.set(zmq.RCVHWM, 1)
         settings = SocketSettings(messages_waiting=1)
         (line,) = connect(context, [ManagerAddress(HOST, manager.port)], b"me", settings, None)
-        waiting = SocketPoller(nudge, [line])
+        waiting = SocketPoller(waker, [line])
         eventually(lambda: turn(line, waiting) and line.is_connected, "the connection stands")
         megabyte = b"x" * 1_000_000
         sent = 0
@@ -89,30 +89,30 @@ def test_what_cannot_be_connected_to(context: zmq.Context[zmq.Socket[bytes]]) ->
         connect(context, addresses, b"me", SocketSettings(), None)
 
 
-def test_a_nudge_ends_the_wait(nudge: Waker) -> None:
-    waiting = SocketPoller(nudge, [])
-    nudge()
-    nudge()
+def test_a_nudge_ends_the_wait(waker: Waker) -> None:
+    waiting = SocketPoller(waker, [])
+    waker()
+    waker()
     assert waiting.wait(int(DEADLINE_SECONDS * 1000))
     assert not waiting.wait(0)  # both were meant
 
 
 def test_a_nudge_after_the_end_is_harmless() -> None:
-    nudge = Waker()
-    nudge.close()
-    nudge()
+    waker = Waker()
+    waker.close()
+    waker()
 
 
-def test_a_signal_is_a_nudge(nudge: Waker) -> None:
+def test_a_signal_is_a_nudge(waker: Waker) -> None:
     """However it is handled: the wait must end for it to be handled at all."""
     handled: list[int] = []
     before = signal.signal(signal.SIGUSR1, lambda number, frame: handled.append(number))
     try:
         signal.raise_signal(signal.SIGUSR1)
-        assert not select.select([nudge], [], [], 0)[0]
-        with nudge.by_signals():
+        assert not select.select([waker], [], [], 0)[0]
+        with waker.by_signals():
             signal.raise_signal(signal.SIGUSR1)
-        assert select.select([nudge], [], [], 0)[0]
+        assert select.select([waker], [], [], 0)[0]
         assert handled == [signal.SIGUSR1] * 2
     finally:
         signal.signal(signal.SIGUSR1, before)

@@ -126,20 +126,20 @@ class Play:
     def did(self) -> list[str]:
         """What it has done since this was last asked."""
         out, self.working.out = self.working.out, []
-        return [self._told(deed) if isinstance(deed, WmpSend) else self._started(deed.job) for deed in out]
+        return [self._told(step) if isinstance(step, WmpSend) else self._started(step.job) for step in out]
 
     def _started(self, job: WmpJob) -> str:
         self.jobs[name_of(job.reference)] = job
         return f"{name_of(job.reference)} starts"
 
-    def _told(self, deed: WmpSend) -> str:
-        frames = deed.message
+    def _told(self, step: WmpSend) -> str:
+        frames = step.message
         assert frames[:2] == [b"", b"WMP1"]
         command, headers = frames[2].decode(), msgspec.msgpack.decode(frames[3])
-        self.sent.append((deed.connection, command, headers, frames[4] if len(frames) > 4 else None))
-        if deed.keep:
+        self.sent.append((step.connection, command, headers, frames[4] if len(frames) > 4 else None))
+        if step.keep:
             self.kept.append(command)
-        words = [f"m{deed.connection}", "hears", command]
+        words = [f"m{step.connection}", "hears", command]
         if "job" in headers:
             words.append(name_of(headers["job"]))
         if "status" in headers:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from switchgear.net.metrics import METRICS
+from switchgear.net.monitoring.metrics import METRICS
 from switchgear.telemetry import EVENTS
 from tests.support.prometheus import promtool, running_prometheus
 from tests.support.servers import HOST, free_port, running_switchgear

@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Final
@@ -34,7 +35,11 @@ _TEST: Final = re.compile(r"^(?:async )?def test_", re.MULTILINE)
 class Reader:
     """Somebody who goes through a page, in a directory of their own, and does all that it says."""
 
-    def __init__(self, page: Path, place: Path, *, does_commands: bool) -> None:
+    def __init__(
+        self, page: Path, place: Path, *, does_commands: bool, programs: Path | None = None, ports: Sequence[str] = ()
+    ) -> None:
+        """`programs` is a directory of programs that come before others of their name; `ports` are documented ports
+        beside the usual ones."""
         self._page = page
         self._place = place
         self._does_commands = does_commands
@@ -45,8 +50,11 @@ class Reader:
         self._harness = contextlib.ExitStack()
         self._port = self._http_port = ""
         kept = {name: value for name, value in os.environ.items() if not name.startswith("SWITCHGEAR_")}
-        programs = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-        self._environment = {**kept, "PATH": programs, "PYTHONUNBUFFERED": "1", "COLUMNS": "160"}
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        if programs is not None:
+            path = f"{programs}:{path}"
+        self._ports = {port: str(free_port()) for port in ports}
+        self._environment = {**kept, "PATH": path, "PYTHONUNBUFFERED": "1", "COLUMNS": "160"}
 
     def read(self) -> None:
         """Do what the page says, from top to bottom."""
@@ -103,6 +111,8 @@ class Reader:
                 self._port = str(self._harness.enter_context(running_switchgear()).port)
         if f":{DOCUMENTED_HTTP_PORT}" in text and not self._http_port:
             self._http_port = str(free_port())
+        for documented, port in self._ports.items():
+            text = text.replace(documented, port)
         text = text.replace(f":{DOCUMENTED_HTTP_PORT}", f":{self._http_port}")
         return text.replace(f":{DOCUMENTED_PORT}", f":{self._port}")
 

@@ -15,7 +15,7 @@ from tests.docs.pages import DOCS
 PAGE = DOCS / "journey-of-a-job.md"
 PACKAGE = Path(switchgear.__file__).parent
 
-# `net/tcp.py`, or `net/tcp.py: Connection.data_received`.
+# `net/connections/tcp_listener.py`, or `net/connections/tcp_listener.py: Connection.data_received`.
 NAMED = re.compile(r"`([\w/]+\.py)(?:: ([\w.]+))?`")
 NAMES = sorted(set(NAMED.findall(PAGE.read_text(encoding="utf-8"))))
 

@@ -70,8 +70,8 @@ class GateAndModel(RuleBasedStateMachine):
         self.buckets = {key: Bucket(None) for key in KEYS}
         self.queue: list[Job] = []
         self.running: list[Job] = []
-        self.deed = 0
-        self.waiting_since: dict[tuple[int, bytes], int] = {}  # which deed gave a key its turn, by priority and key
+        self.action = 0
+        self.waiting_since: dict[tuple[int, bytes], int] = {}  # which action gave a key its turn, by priority and key
 
     # --- the model ---
 
@@ -102,24 +102,24 @@ class GateAndModel(RuleBasedStateMachine):
                 return [job for job in jobs if since[job] == min(since.values())]
         return []
 
-    def end_of_deed(self, served: Job | None = None) -> None:
+    def end_of_action(self, served: Job | None = None) -> None:
         """Give a turn to each key that has got one."""
-        self.deed += 1
+        self.action += 1
         known = self.waiting_since
         self.waiting_since = {
-            (priority, job.key): known.get((priority, job.key), self.deed)
+            (priority, job.key): known.get((priority, job.key), self.action)
             for priority in BEST_FIRST
             for job in self.eligible(priority)
         }
         if served is not None and (served.priority, served.key) in self.waiting_since:
-            self.waiting_since[served.priority, served.key] = self.deed
+            self.waiting_since[served.priority, served.key] = self.action
         check_engine(self.engine)
         assert self.harness.function().ready == len(self.queue)
         for job in self.queue:
             is_held_up = not self.is_open() or not self.may_run(job.key)
             assert (self.engine.limiters.why_closed(job) is not None) == is_held_up
 
-    # --- deeds ---
+    # --- actions ---
 
     @initialize(policy=policies, keys=st.lists(st.sampled_from(KEYS), max_size=12))
     def begin(self, policy: Policy, keys: list[bytes]) -> None:
@@ -130,7 +130,7 @@ class GateAndModel(RuleBasedStateMachine):
     def submit(self, keys: list[bytes], priority: int) -> None:
         for key in keys:
             self.queue.append(self.harness.submit(key=key, priority=priority))
-            self.end_of_deed()
+            self.end_of_action()
 
     @rule(times=st.integers(1, 5), completes=st.booleans())
     def take_some(self, times: int, completes: bool) -> None:
@@ -155,7 +155,7 @@ class GateAndModel(RuleBasedStateMachine):
                 self.bucket.take()
             if self.policy.key_rate is not None and job.key:
                 self.buckets[job.key].take()
-        self.end_of_deed(job)
+        self.end_of_action(job)
 
     @precondition(lambda self: self.running)
     @rule(number=numbers, verb=st.sampled_from(("complete", "complete", "fail", "hand back", "cancel")))
@@ -171,7 +171,7 @@ class GateAndModel(RuleBasedStateMachine):
             self.queue.append(job)
         else:
             self.engine.cancel(job)
-        self.end_of_deed()
+        self.end_of_action()
 
     @precondition(lambda self: self.queue)
     @rule(number=numbers)
@@ -179,19 +179,19 @@ class GateAndModel(RuleBasedStateMachine):
         job = self.queue.pop(number % len(self.queue))
         assert job.state is READY
         self.engine.cancel(job)
-        self.end_of_deed()
+        self.end_of_action()
 
     @rule(span_us=st.sampled_from((1, 142_857, 333_333, 333_334, SECOND_US, 10 * SECOND_US)))
     def wait(self, span_us: int) -> None:
         self.harness.pass_seconds(span_us / SECOND_US)
         for bucket in (self.bucket, *self.buckets.values()):
             bucket.wait(span_us)
-        self.end_of_deed()
+        self.end_of_action()
 
     @rule(seconds=st.sampled_from((-3600, -1, 1, 3600)))
     def set_clock(self, seconds: float) -> None:
         self.harness.set_clock(seconds)
-        self.end_of_deed()
+        self.end_of_action()
 
     @rule(policy=policies)
     def change_policy(self, policy: Policy) -> None:
@@ -201,7 +201,7 @@ class GateAndModel(RuleBasedStateMachine):
         if policy != self.policy:
             self.waiting_since = {}
         self.policy = policy
-        self.end_of_deed()
+        self.end_of_action()
 
 
 TestGateAndModel = GateAndModel.TestCase

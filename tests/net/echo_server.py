@@ -12,9 +12,9 @@ import zmq
 from switchgear.config import LimitsConfig, ListenUrl, ZeromqConfig
 from switchgear.engine.engine import Engine, EngineSettings
 from switchgear.net.clock import SystemClock
-from switchgear.net.curve_keys import CurveServerKeys
+from switchgear.net.connections.curve_keys import CurveServerKeys
+from switchgear.net.connections.zmtp_listener import HandshakeMaker, ZmtpListener
 from switchgear.net.hub import Hub
-from switchgear.net.zmtp import HandshakeMaker, ZmtpListener
 from switchgear.protocols.context import Context
 from switchgear.protocols.message_session import MessageSession
 from switchgear.protocols.multipart import Message

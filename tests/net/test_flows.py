@@ -8,7 +8,7 @@ from switchgear.engine.engine import Engine
 from switchgear.engine.flows import MOST_SOURCES, Flows
 from switchgear.model import NORMAL, Delivery, Peer
 from switchgear.net.operations.flows import share_within
-from tests.net.office import Office
+from tests.net.operator_harness import OperatorHarness
 from tests.protocols.http.harness import HttpHarness
 
 
@@ -17,7 +17,7 @@ def pairs(answer: dict[str, Any]) -> dict[tuple[str, str], tuple[int, int]]:
 
 
 def test_nothing_has_flowed_yet() -> None:
-    answer = Office().ask("flows")
+    answer = OperatorHarness().ask("flows")
     assert answer["flows"] == answer["submitters"] == answer["workers"] == []
 
 
@@ -46,24 +46,24 @@ def test_a_job_is_counted_by_its_submitter_and_its_worker() -> None:
 
 
 def test_rates() -> None:
-    office = Office()
-    office.submit(20)
-    office.finish()
-    office.ask("flows")
+    operator = OperatorHarness()
+    operator.submit(20)
+    operator.finish()
+    operator.ask("flows")
     for _ in range(10):
-        office.harness.clock.advance(1)
-        office.harness.turn()
-        office.finish()
-    (flow,) = office.ask("flows")["flows"]
+        operator.harness.clock.advance(1)
+        operator.harness.turn()
+        operator.finish()
+    (flow,) = operator.ask("flows")["flows"]
     assert (flow["submitter"], flow["done"], flow["rate"]) == ("unknown", 11, 1.0)
 
 
 def test_a_schedule_is_a_submitter() -> None:
-    office = Office()
-    office.ask("schedule", name="s", function="f", every_seconds=60)
-    office.ask("run_schedule", name="s")
-    office.finish()
-    assert pairs(office.ask("flows")) == {("schedule", "gearman"): (1, 0)}
+    operator = OperatorHarness()
+    operator.ask("schedule", name="s", function="f", every_seconds=60)
+    operator.ask("run_schedule", name="s")
+    operator.finish()
+    assert pairs(operator.ask("flows")) == {("schedule", "gearman"): (1, 0)}
 
 
 def test_a_packed_job_keeps_its_submitter() -> None:

@@ -257,15 +257,15 @@ def test_in_whatever_order_things_happen_nothing_is_said_before_it_is_kept(seed:
         harness.say(worker, request(Packet.CAN_DO, b"f"))
         asked = [0, 0, 0]
         for _ in range(60):
-            deed = chance.random()
-            if deed < 0.4:
+            action = chance.random()
+            if action < 0.4:
                 number = chance.randrange(3)
                 count = chance.randint(1, 3)
                 asked[number] += count
                 harness.say(clients[number][0], SUBMIT * count)
-            elif deed < 0.55:
+            elif action < 0.55:
                 work(harness, worker, results, chance)
-            elif deed < 0.75 and harness.store.is_committing:
+            elif action < 0.75 and harness.store.is_committing:
                 harness.store.let_commit(fail=chance.random() < 0.3)
             else:
                 await turns(chance.randint(1, 3))

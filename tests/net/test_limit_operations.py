@@ -8,44 +8,44 @@ import pytest
 
 from switchgear.model import SECOND_US
 from switchgear.policy import Policy
-from tests.net.office import Office
+from tests.net.operator_harness import OperatorHarness
 
 NOTHING = {"concurrency": 0, "rate": None, "key_concurrency": 0, "key_rate": None, "fair": False}
 
 
-def policy_of(office: Office, name: bytes = b"f") -> Policy | None:
-    limiter = office.engine.functions[name].limiter
+def policy_of(operator: OperatorHarness, name: bytes = b"f") -> Policy | None:
+    limiter = operator.engine.functions[name].limiter
     return limiter.policy if limiter is not None else None
 
 
 def test_what_is_given_is_set_and_the_rest_stays() -> None:
-    office = Office()
-    answer = office.ask("limit", function="f", concurrency=4, rate=[10, 1])
+    operator = OperatorHarness()
+    answer = operator.ask("limit", function="f", concurrency=4, rate=[10, 1])
     assert answer == {"function": "f", "policy": NOTHING | {"concurrency": 4, "rate": [10, 1.0]}}
-    office.ask("limit", function="f", key_concurrency=1, key_rate=[100, 3600.0], fair=True)
-    assert policy_of(office) == Policy(4, (10, SECOND_US), 1, (100, 3600 * SECOND_US), True)
-    office.ask("limit", function="f", rate=[1, 0.25], fair=False)
-    assert policy_of(office) == Policy(4, (1, SECOND_US // 4), 1, (100, 3600 * SECOND_US), False)
+    operator.ask("limit", function="f", key_concurrency=1, key_rate=[100, 3600.0], fair=True)
+    assert policy_of(operator) == Policy(4, (10, SECOND_US), 1, (100, 3600 * SECOND_US), True)
+    operator.ask("limit", function="f", rate=[1, 0.25], fair=False)
+    assert policy_of(operator) == Policy(4, (1, SECOND_US // 4), 1, (100, 3600 * SECOND_US), False)
 
 
 @pytest.mark.parametrize("no_rate", [0, [0, 0], [0, 1]], ids=str)
 def test_nought_is_no_limit(no_rate: object) -> None:
-    office = Office()
-    office.ask("limit", function="f", concurrency=4, rate=[10, 1], key_concurrency=2, key_rate=[1, 1])
-    answer = office.ask("limit", function="f", concurrency=0, rate=no_rate, key_concurrency=0, key_rate=no_rate)
+    operator = OperatorHarness()
+    operator.ask("limit", function="f", concurrency=4, rate=[10, 1], key_concurrency=2, key_rate=[1, 1])
+    answer = operator.ask("limit", function="f", concurrency=0, rate=no_rate, key_concurrency=0, key_rate=no_rate)
     assert answer["policy"] == NOTHING
-    assert policy_of(office) is None
+    assert policy_of(operator) is None
 
 
 def test_a_question_changes_nothing() -> None:
-    office = Office()
-    assert office.ask("limit", function="unheard of")["policy"] == NOTHING
-    assert b"unheard of" not in office.engine.functions
-    office.ask("limit", function="f", fair=True)
-    limiter = office.engine.functions[b"f"].limiter
-    assert office.ask("limit", function="f")["policy"] == NOTHING | {"fair": True}
-    assert office.ask("limit", function="f", fair=True, concurrency=0)["policy"] == NOTHING | {"fair": True}
-    assert office.engine.functions[b"f"].limiter is limiter
+    operator = OperatorHarness()
+    assert operator.ask("limit", function="unheard of")["policy"] == NOTHING
+    assert b"unheard of" not in operator.engine.functions
+    operator.ask("limit", function="f", fair=True)
+    limiter = operator.engine.functions[b"f"].limiter
+    assert operator.ask("limit", function="f")["policy"] == NOTHING | {"fair": True}
+    assert operator.ask("limit", function="f", fair=True, concurrency=0)["policy"] == NOTHING | {"fair": True}
+    assert operator.engine.functions[b"f"].limiter is limiter
 
 
 @pytest.mark.parametrize(
@@ -74,32 +74,32 @@ def test_a_question_changes_nothing() -> None:
     ids=str,
 )
 def test_what_makes_no_sense_is_refused_and_changes_nothing(arguments: dict[str, Any], complaint: str) -> None:
-    office = Office()
+    operator = OperatorHarness()
     with pytest.raises(ValueError, match=complaint):
-        office.ask("limit", **arguments)
-    assert all(function.limiter is None for function in office.engine.functions.values())
+        operator.ask("limit", **arguments)
+    assert all(function.limiter is None for function in operator.engine.functions.values())
 
 
 def test_functions_tell_their_limits_and_how_many_keys_wait() -> None:
-    office = Office()
-    office.submit(2)
-    office.submit(2, key=b"a")
-    office.submit(1, key=b"b")
-    (told,) = office.ask("functions")
+    operator = OperatorHarness()
+    operator.submit(2)
+    operator.submit(2, key=b"a")
+    operator.submit(1, key=b"b")
+    (told,) = operator.ask("functions")
     assert (told["policy"], told["keys_waiting"]) == (None, None)
-    office.ask("limit", function="f", concurrency=2)
-    (told,) = office.ask("functions")
+    operator.ask("limit", function="f", concurrency=2)
+    (told,) = operator.ask("functions")
     assert (told["policy"], told["keys_waiting"]) == (NOTHING | {"concurrency": 2}, None)
-    office.ask("limit", function="f", fair=True)
-    (told,) = office.ask("functions")
+    operator.ask("limit", function="f", fair=True)
+    (told,) = operator.ask("functions")
     assert told["keys_waiting"] == 2
 
 
 def test_the_oldest_job_is_found_in_its_lane() -> None:
-    office = Office()
-    office.ask("limit", function="f", fair=True)
-    office.submit(1, key=b"a")
-    office.engine.advance(office.harness.clock.advance(2))
-    office.submit(1, key=b"b")
-    (told,) = office.ask("functions")
+    operator = OperatorHarness()
+    operator.ask("limit", function="f", fair=True)
+    operator.submit(1, key=b"a")
+    operator.engine.advance(operator.harness.clock.advance(2))
+    operator.submit(1, key=b"b")
+    (told,) = operator.ask("functions")
     assert told["oldest_ready_seconds"] == 2.0

@@ -14,12 +14,12 @@ import pytest
 from switchgear.config import LimitsConfig, ListenUrl
 from switchgear.engine.engine import Engine
 from switchgear.model import NORMAL, Delivery
-from switchgear.net import tcp_connection
 from switchgear.net.clock import SystemClock
+from switchgear.net.connections import tcp_connection
+from switchgear.net.connections.tcp_listener import TcpListener
 from switchgear.net.hub import Hub
 from switchgear.net.operations import unfinished_jobs
 from switchgear.net.operations.dispatcher import Operations
-from switchgear.net.tcp import TcpListener
 from switchgear.protocols.gearman.admin import on_line
 from switchgear.protocols.gearman.messages import Packet
 from switchgear.protocols.gearman.packet_dispatch import handle_messages

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from switchgear.errors import Refused
-from tests.net.office import Office
+from tests.net.operator_harness import OperatorHarness
 from tests.support.unreadable_store import UnreadableStore
 
 # --- what makes no sense ---
@@ -87,20 +87,20 @@ from tests.support.unreadable_store import UnreadableStore
     ],
 )
 def test_bad_arguments_are_one_kind_of_error(verb: str, arguments: dict[str, Any]) -> None:
-    office = Office(attempts=1)
-    office.submit()
-    office.kill()
+    operator = OperatorHarness(attempts=1)
+    operator.submit()
+    operator.kill()
     with pytest.raises(ValueError):
-        office.operations(verb, arguments)
+        operator.operations(verb, arguments)
 
 
 @pytest.mark.parametrize("verb", ["job", "cancel", "retry"])
 @pytest.mark.parametrize("job_id", [0, 2, 10**18])
 def test_jobs_that_nobody_knows(verb: str, job_id: int) -> None:
-    office = Office()
-    office.submit()
+    operator = OperatorHarness()
+    operator.submit()
     with pytest.raises(LookupError, match="no such job"):
-        office.ask(verb, job_id=job_id)
+        operator.ask(verb, job_id=job_id)
 
 
 @pytest.mark.parametrize(
@@ -115,10 +115,10 @@ def test_jobs_that_nobody_knows(verb: str, job_id: int) -> None:
     ],
 )
 def test_a_store_that_cannot_be_read_is_a_refusal(verb: str, arguments: dict[str, Any]) -> None:
-    office = Office()
-    office.submit()
-    office.finish()
-    office.harness.store = UnreadableStore()
+    operator = OperatorHarness()
+    operator.submit()
+    operator.finish()
+    operator.harness.store = UnreadableStore()
     with pytest.raises(Refused, match="disk broken") as caught:
-        office.ask(verb, **arguments)
+        operator.ask(verb, **arguments)
     assert caught.value.reason == "storage"

@@ -6,23 +6,23 @@ from typing import Any
 
 from switchgear.errors import Refused, StorageError
 from switchgear.model import NORMAL, Delivery
-from switchgear.net.recent_counts import MOST_SAMPLES, RecentCounts
+from switchgear.net.monitoring.recent_counts import MOST_SAMPLES, RecentCounts
 from switchgear.refusals import REFUSED_DRAINING
 from switchgear.states import Cause
-from tests.net.office import Office
+from tests.net.operator_harness import OperatorHarness
 
 
 def codes(overview: dict[str, Any]) -> list[str]:
     return [alarm["code"] for alarm in overview["alarms"]]
 
 
-def pass_time(office: Office, seconds: float) -> None:
-    office.harness.clock.advance(seconds)
-    office.harness.turn()
+def pass_time(operator: OperatorHarness, seconds: float) -> None:
+    operator.harness.clock.advance(seconds)
+    operator.harness.turn()
 
 
 def test_a_server_without_anything() -> None:
-    overview = Office().ask("overview")
+    overview = OperatorHarness().ask("overview")
     assert overview["jobs"] == {"total": 0, "ready": 0, "running": 0, "waiting": 0, "scheduled": 0}
     assert overview["rates"]["over_seconds"] == 0
     assert overview["rates"]["done"] is None
@@ -33,24 +33,24 @@ def test_a_server_without_anything() -> None:
 
 
 def test_jobs_are_counted_by_state() -> None:
-    office = Office()
-    first, *_ = office.submit(3)
-    office.submit(predecessors=(first.id,))
-    office.submit(run_at_us=office.engine.now_us + 60_000_000)
-    office.take()
-    overview = office.ask("overview")
+    operator = OperatorHarness()
+    first, *_ = operator.submit(3)
+    operator.submit(predecessors=(first.id,))
+    operator.submit(run_at_us=operator.engine.now_us + 60_000_000)
+    operator.take()
+    overview = operator.ask("overview")
     assert overview["jobs"] == {"total": 5, "ready": 2, "running": 1, "waiting": 1, "scheduled": 1}
     assert overview["workers"]["busy"] == 1
 
 
 def test_rates_and_the_time_to_drain() -> None:
-    office = Office()
-    office.submit(30)
-    assert office.ask("overview")["drain_seconds"] is None
+    operator = OperatorHarness()
+    operator.submit(30)
+    assert operator.ask("overview")["drain_seconds"] is None
     for _ in range(10):
-        pass_time(office, 1)
-        office.finish()
-    overview = office.ask("overview")
+        pass_time(operator, 1)
+        operator.finish()
+    overview = operator.ask("overview")
     assert overview["rates"]["over_seconds"] == 10
     assert overview["rates"]["done"] == 1.0
     assert overview["rates"]["submitted"] == 0
@@ -60,23 +60,23 @@ def test_rates_and_the_time_to_drain() -> None:
 
 
 def test_the_counts_of_a_function_that_was_forgotten_stay() -> None:
-    office = Office()
-    office.submit()
-    office.finish()
-    function = office.engine.functions[b"f"]
-    office.engine.cannot_do(office.worker, function)
-    assert office.engine.drop_function(function)
-    overview = office.ask("overview")
+    operator = OperatorHarness()
+    operator.submit()
+    operator.finish()
+    function = operator.engine.functions[b"f"]
+    operator.engine.cannot_do(operator.worker, function)
+    assert operator.engine.drop_function(function)
+    overview = operator.ask("overview")
     assert overview["functions"] == 0
     assert overview["counts"]["done"] == 1
 
 
 def test_a_function_without_worker_is_alarming_after_a_moment() -> None:
-    office = Office()
-    office.submit(2, function=b"g")
-    assert codes(office.ask("overview")) == []
-    pass_time(office, 10)
-    (alarm,) = office.ask("overview")["alarms"]
+    operator = OperatorHarness()
+    operator.submit(2, function=b"g")
+    assert codes(operator.ask("overview")) == []
+    pass_time(operator, 10)
+    (alarm,) = operator.ask("overview")["alarms"]
     assert alarm == {
         "code": "no_worker",
         "level": "warning",
@@ -84,41 +84,41 @@ def test_a_function_without_worker_is_alarming_after_a_moment() -> None:
         "function": "g",
         "count": 2,
     }
-    office.ask("pause", function="g")
-    assert codes(office.ask("overview")) == ["paused"]
-    pass_time(office, 900)
-    assert codes(office.ask("overview")) == ["oldest_wait", "paused"]
+    operator.ask("pause", function="g")
+    assert codes(operator.ask("overview")) == ["paused"]
+    pass_time(operator, 900)
+    assert codes(operator.ask("overview")) == ["oldest_wait", "paused"]
 
 
 def test_only_the_longest_of_very_many_queues_are_named() -> None:
-    office = Office()
+    operator = OperatorHarness()
     for number in range(25):
-        office.submit(1 + number, function=b"g%d" % number)
-    pass_time(office, 10)
-    alarms = office.ask("overview")["alarms"]
+        operator.submit(1 + number, function=b"g%d" % number)
+    pass_time(operator, 10)
+    alarms = operator.ask("overview")["alarms"]
     assert [alarm["function"] for alarm in alarms] == [f"g{number}" for number in range(24, 14, -1)]
 
 
 def test_dead_jobs_are_alarming_for_ten_minutes() -> None:
-    office = Office(attempts=1)
-    office.ask("overview")
-    office.submit()
-    office.kill()
-    pass_time(office, 60)
-    overview = office.ask("overview")
+    operator = OperatorHarness(attempts=1)
+    operator.ask("overview")
+    operator.submit()
+    operator.kill()
+    pass_time(operator, 60)
+    overview = operator.ask("overview")
     assert codes(overview) == ["dead_letters"]
     assert overview["counts"]["dead"] == 1
     for _ in range(10):
-        pass_time(office, 60)
-        overview = office.ask("overview")
+        pass_time(operator, 60)
+        overview = operator.ask("overview")
     assert codes(overview) == []
 
 
 def test_a_failing_store_and_a_server_that_drains() -> None:
-    office = Office()
-    office.harness.storage_error = StorageError("the disk is full")
-    office.engine.refusal = Refused(REFUSED_DRAINING, "draining")
-    overview = office.ask("overview")
+    operator = OperatorHarness()
+    operator.harness.storage_error = StorageError("the disk is full")
+    operator.engine.refusal = Refused(REFUSED_DRAINING, "draining")
+    overview = operator.ask("overview")
     assert codes(overview) == ["store_down", "draining"]
     assert overview["alarms"][0]["level"] == "critical"
     assert overview["store"]["error"] == "the disk is full"
@@ -126,24 +126,24 @@ def test_a_failing_store_and_a_server_that_drains() -> None:
 
 
 def test_full_memory() -> None:
-    office = Office()
-    office.submit(function=b"g")
-    office.engine.memory.limit_bytes = 100
-    assert codes(office.ask("overview")) == ["memory_full"]
+    operator = OperatorHarness()
+    operator.submit(function=b"g")
+    operator.engine.memory.limit_bytes = 100
+    assert codes(operator.ask("overview")) == ["memory_full"]
 
 
 def test_very_many_functions_and_workers_are_added_up_in_steps() -> None:
-    office = Office()
+    operator = OperatorHarness()
     for number in range(1_000):
-        office.engine.submit(b"g%d" % number, b"", b"", NORMAL, Delivery.HANDLE)
-        office.engine.add_worker(office.harness.talker("many").session, "http")
+        operator.engine.submit(b"g%d" % number, b"", b"", NORMAL, Delivery.HANDLE)
+        operator.engine.add_worker(operator.harness.talker("many").session, "http")
     answers: list[Any] = []
-    steps = list(office.operations.in_steps("overview", {}, answers))
+    steps = list(operator.operations.in_steps("overview", {}, answers))
     assert len(steps) >= 8
     assert answers[0]["jobs"]["ready"] == 1_000
     assert answers[0]["workers"]["by_protocol"] == {"gearman": 1, "http": 1_000}
-    for worker in list(office.engine.workers.values()):
-        office.engine.remove_worker(worker, Cause.GIVEN_BACK)
+    for worker in list(operator.engine.workers.values()):
+        operator.engine.remove_worker(worker, Cause.GIVEN_BACK)
 
 
 # --- earlier values of counters ---

@@ -14,8 +14,8 @@ from switchgear.joblog.recorder import Recorder
 from switchgear.joblog.runs import LoggedRun, LoggedStart
 from switchgear.net.operations.past import RunRows
 from switchgear.net.operations.storage import file_bytes
-from tests.net.office import Office
-from tests.net.test_series import START, sample
+from tests.net.monitoring.test_series import START, sample
+from tests.net.operator_harness import OperatorHarness
 
 
 @pytest.fixture
@@ -28,47 +28,47 @@ def recorder_of(log: JobLog) -> Recorder:
 
 
 def test_nothing_is_known_without_series_and_job_log() -> None:
-    answer = Office().ask("at", t=1)
+    answer = OperatorHarness().ask("at", t=1)
     assert answer["totals"] is None
     assert (answer["functions"], answer["running"]) == ([], [])
     assert (answer["running_complete"], answer["running_from"]) == (False, "none")
 
 
 def test_the_future_is_not_known() -> None:
-    office = Office()
+    operator = OperatorHarness()
     with pytest.raises(ValueError, match="t: that is in the future"):
-        office.ask("at", t=office.engine.now_us / 1e6 + 10)
+        operator.ask("at", t=operator.engine.now_us / 1e6 + 10)
     with pytest.raises(ValueError, match="t is missing"):
-        office.ask("at")
+        operator.ask("at")
 
 
 def test_figures_of_an_earlier_time() -> None:
-    office = Office()
-    sample(office)
-    office.submit(3)
-    sample(office)
-    office.finish()
-    sample(office)
-    answer = office.ask("at", t=START + 25)
+    operator = OperatorHarness()
+    sample(operator)
+    operator.submit(3)
+    sample(operator)
+    operator.finish()
+    sample(operator)
+    answer = operator.ask("at", t=START + 25)
     assert answer["totals"] == {
         "at": START + 20, "step": 10, "submitted": 3, "done": 0, "failed": 0, "ready": 3, "running": 0, "oldest": 10,
         "workers": 1,
     }  # fmt: skip
     assert [(each["function"], each["ready"]) for each in answer["functions"]] == [("f", 3)]
-    assert office.ask("at", t=START + 5)["totals"] is None
+    assert operator.ask("at", t=START + 5)["totals"] is None
 
 
 def test_what_ran(job_log: JobLog) -> None:
-    office = Office()
-    office.operations.context.recorder = recorder_of(job_log)
+    operator = OperatorHarness()
+    operator.operations.context.recorder = recorder_of(job_log)
     for number, (start, end) in enumerate([(10, 20), (15, 40), (30, None), (50, 60)]):
         task = job_log.register_start_task(f"H:t:{number}", time=float(START + start))
         if end is not None:
             job_log.register_task_result(task, time=float(START + end))
-    office.harness.clock.advance(100)
-    office.harness.turn()
+    operator.harness.clock.advance(100)
+    operator.harness.turn()
     for at, handles in ((5, []), (10, [0]), (17, [0, 1]), (20, [1]), (35, [1, 2]), (70, [2])):
-        answer = office.ask("at", t=START + at)
+        answer = operator.ask("at", t=START + at)
         assert sorted(run["handle"] for run in answer["running"]) == [f"H:t:{number}" for number in handles], at
         assert (answer["running_complete"], answer["running_from"]) == (True, "joblog")
 
@@ -83,17 +83,17 @@ def test_only_so_many_rows_of_the_job_log_are_looked_at(job_log: JobLog) -> None
 
 
 def test_what_ran_in_a_time(job_log: JobLog) -> None:
-    office = Office()
-    office.operations.context.recorder = recorder_of(job_log)
+    operator = OperatorHarness()
+    operator.operations.context.recorder = recorder_of(job_log)
     for number, (start, end) in enumerate([(10, 20), (15, 40), (30, None), (50, 60)]):
         task = job_log.register_start_task(f"H:t:{number}", time=float(START + start))
         if end is not None:
             job_log.register_task_result(task, time=float(START + end))
     for since, until, handles in ((0, 5, []), (0, 12, [0]), (21, 25, [1]), (0, 100, [0, 1, 2, 3]), (41, 45, [2])):
-        answer = office.ask("runs", since=START + since, until=START + until)
+        answer = operator.ask("runs", since=START + since, until=START + until)
         assert [row[2] for row in answer["rows"]] == [f"H:t:{number}" for number in handles], since
         assert (answer["stored"], answer["every"]) == (True, 1)
-    rows = office.ask("runs", since=START, until=START + 45)["rows"]
+    rows = operator.ask("runs", since=START, until=START + 45)["rows"]
     assert [row[3:] for row in rows] == [
         [START + 10, START + 20, "done"], [START + 15, START + 40, "done"], [START + 30, None, "running"],
     ]  # fmt: skip
@@ -111,11 +111,11 @@ def test_every_attempt_of_a_job_in_a_time() -> None:
 
 
 def test_a_time_in_which_nothing_can_have_run() -> None:
-    office = Office()
-    answer = office.ask("runs", since=1, until=2)
+    operator = OperatorHarness()
+    answer = operator.ask("runs", since=1, until=2)
     assert (answer["stored"], answer["rows"]) == (False, [])
     with pytest.raises(ValueError, match="until: that is not after since"):
-        office.ask("runs", since=2, until=2)
+        operator.ask("runs", since=2, until=2)
 
 
 def test_a_job_log_that_cannot_be_read(job_log: JobLog, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,28 +123,28 @@ def test_a_job_log_that_cannot_be_read(job_log: JobLog, monkeypatch: pytest.Monk
         raise StorageError("gone")
 
     monkeypatch.setattr(JobLog, "find", fail)
-    office = Office()
-    office.operations.context.recorder = recorder_of(job_log)
-    assert office.ask("at", t=START)["running_from"] == "none"
+    operator = OperatorHarness()
+    operator.operations.context.recorder = recorder_of(job_log)
+    assert operator.ask("at", t=START)["running_from"] == "none"
     with pytest.raises(Refused, match="gone"):
-        office.ask("runs", since=START, until=START + 1)
+        operator.ask("runs", since=START, until=START + 1)
 
 
 # --- storage ---
 
 
 def test_a_store_in_memory_has_no_files() -> None:
-    answer = Office().ask("storage")
+    answer = OperatorHarness().ask("storage")
     assert (answer["is_durable"], answer["commits"], answer["file_bytes"], answer["joblog"]) == (False, 0, None, None)
     assert answer["mean_commit_seconds"] is None
 
 
 def test_commits_and_the_job_log(job_log: JobLog) -> None:
-    office = Office()
-    office.operations.context.recorder = recorder_of(job_log)
+    operator = OperatorHarness()
+    operator.operations.context.recorder = recorder_of(job_log)
     for duration_us in (2_000, 2_000, 2_000, 100_000):
-        office.operations.context.commit_times.note(duration_us)
-    answer = office.ask("storage")
+        operator.operations.context.commit_times.note(duration_us)
+    answer = operator.ask("storage")
     assert answer["commits"] == 4
     assert answer["mean_commit_seconds"] == 0.0265
     assert (answer["p50_commit_seconds"], answer["p99_commit_seconds"]) == (0.004, 0.256)

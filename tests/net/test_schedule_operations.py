@@ -8,18 +8,18 @@ import pytest
 
 from switchgear.errors import Refused
 from switchgear.model import HIGH, SECOND_US, CatchUp
-from tests.net.office import Office
+from tests.net.operator_harness import OperatorHarness
 
 NIGHTLY: dict[str, Any] = {"name": "nightly", "function": "f", "cron": "0 3 * * *", "timezone": "Europe/Berlin"}
 
 
 @pytest.fixture
-def office() -> Office:
-    return Office()
+def operator() -> OperatorHarness:
+    return OperatorHarness()
 
 
-def test_a_schedule_in_all_detail(office: Office) -> None:
-    answer = office.ask(
+def test_a_schedule_in_all_detail(operator: OperatorHarness) -> None:
+    answer = operator.ask(
         "schedule",
         **NIGHTLY,
         payload={"base64": "/w=="},
@@ -66,14 +66,14 @@ def test_a_schedule_in_all_detail(office: Office) -> None:
             "requires": ["gpu", "large"],
         },
     }
-    schedule = office.engine.schedules[b"nightly"]
+    schedule = operator.engine.schedules[b"nightly"]
     assert (schedule.payload, schedule.priority, schedule.catch_up) == (b"\xff", HIGH, CatchUp.ALL)
     assert (schedule.expires_after_us, schedule.timeout_us) == (10 * SECOND_US, 2_500_000)
     assert (schedule.attempts_limit, schedule.crash_limit, schedule.retention_us) == (3, 1, 60 * SECOND_US)
 
 
-def test_the_defaults(office: Office) -> None:
-    answer = office.ask("schedule", name="poll", function="f", every_seconds=30)
+def test_the_defaults(operator: OperatorHarness) -> None:
+    answer = operator.ask("schedule", name="poll", function="f", every_seconds=30)
     assert (answer["spec"], answer["timezone"], answer["catch_up"]) == ("every 30 s", "UTC", "latest")
     assert (answer["overlap"], answer["payload"]) == (False, "")
     assert answer["options"] == {
@@ -88,58 +88,58 @@ def test_the_defaults(office: Office) -> None:
     }
 
 
-def test_how_the_last_job_fares(office: Office) -> None:
-    office.ask("schedule", name="poll", function="f", every_seconds=30)
-    office.harness.pass_time(30)
-    (poll,) = office.ask("schedules")
+def test_how_the_last_job_fares(operator: OperatorHarness) -> None:
+    operator.ask("schedule", name="poll", function="f", every_seconds=30)
+    operator.harness.pass_time(30)
+    (poll,) = operator.ask("schedules")
     assert (poll["last_job"], poll["last_state"], poll["fired"]) == ("H:t:1", "ready", 1)
-    assert poll["last_at"] == office.engine.now_us / SECOND_US
-    office.finish()
-    (poll,) = office.ask("schedules")
+    assert poll["last_at"] == operator.engine.now_us / SECOND_US
+    operator.finish()
+    (poll,) = operator.ask("schedules")
     assert poll["last_state"] == "done"
 
 
-def test_a_job_that_is_not_remembered_any_more(office: Office) -> None:
-    office.ask("schedule", name="poll", function="f", every_seconds=30)
-    office.harness.pass_time(30)
-    office.harness.store.unstage([office.finish()])
-    (poll,) = office.ask("schedules")
+def test_a_job_that_is_not_remembered_any_more(operator: OperatorHarness) -> None:
+    operator.ask("schedule", name="poll", function="f", every_seconds=30)
+    operator.harness.pass_time(30)
+    operator.harness.store.unstage([operator.finish()])
+    (poll,) = operator.ask("schedules")
     assert (poll["last_job"], poll["last_state"]) == ("H:t:1", None)
 
 
-def test_they_are_listed_by_name(office: Office) -> None:
+def test_they_are_listed_by_name(operator: OperatorHarness) -> None:
     for name in ("b", "c", "a"):
-        office.ask("schedule", name=name, function="f", every_seconds=30)
-    assert [each["name"] for each in office.ask("schedules")] == ["a", "b", "c"]
+        operator.ask("schedule", name=name, function="f", every_seconds=30)
+    assert [each["name"] for each in operator.ask("schedules")] == ["a", "b", "c"]
 
 
-def test_pausing_and_resuming(office: Office) -> None:
-    office.ask("schedule", **NIGHTLY)
-    assert (office.ask("pause_schedule", name="nightly")["paused"], office.ask("schedules")[0]["next_at"]) == (
+def test_pausing_and_resuming(operator: OperatorHarness) -> None:
+    operator.ask("schedule", **NIGHTLY)
+    assert (operator.ask("pause_schedule", name="nightly")["paused"], operator.ask("schedules")[0]["next_at"]) == (
         True,
         None,
     )
-    assert office.ask("resume_schedule", name="nightly")["next_at"] == 1_700_013_600.0
+    assert operator.ask("resume_schedule", name="nightly")["next_at"] == 1_700_013_600.0
 
 
-def test_running_it_now(office: Office) -> None:
-    office.ask("schedule", **NIGHTLY)
-    assert office.ask("run_schedule", name="nightly") == {"name": "nightly", "handle": "H:t:1"}
-    assert office.ask("job", job_id=1)["origin"] == "schedule"
+def test_running_it_now(operator: OperatorHarness) -> None:
+    operator.ask("schedule", **NIGHTLY)
+    assert operator.ask("run_schedule", name="nightly") == {"name": "nightly", "handle": "H:t:1"}
+    assert operator.ask("job", job_id=1)["origin"] == "schedule"
     with pytest.raises(Refused, match="its last job is ready"):
-        office.ask("run_schedule", name="nightly")
+        operator.ask("run_schedule", name="nightly")
 
 
-def test_removing(office: Office) -> None:
-    office.ask("schedule", **NIGHTLY)
-    assert office.ask("unschedule", name="nightly") == {"name": "nightly", "removed": True}
-    assert office.ask("schedules") == []
+def test_removing(operator: OperatorHarness) -> None:
+    operator.ask("schedule", **NIGHTLY)
+    assert operator.ask("unschedule", name="nightly") == {"name": "nightly", "removed": True}
+    assert operator.ask("schedules") == []
 
 
 @pytest.mark.parametrize("verb", ["unschedule", "pause_schedule", "resume_schedule", "run_schedule"])
-def test_one_that_there_is_not(office: Office, verb: str) -> None:
+def test_one_that_there_is_not(operator: OperatorHarness, verb: str) -> None:
     with pytest.raises(LookupError, match="there is no schedule 'nobody'"):
-        office.ask(verb, name="nobody")
+        operator.ask(verb, name="nobody")
 
 
 @pytest.mark.parametrize(
@@ -173,15 +173,17 @@ def test_one_that_there_is_not(office: Office, verb: str) -> None:
     ],
     ids=lambda value: "" if isinstance(value, str) else "-".join(f"{key}={text!r:.30}" for key, text in value.items()),
 )
-def test_arguments_that_make_no_sense(office: Office, wrong: dict[str, Any], complaint: str) -> None:
+def test_arguments_that_make_no_sense(operator: OperatorHarness, wrong: dict[str, Any], complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
-        office.ask("schedule", **{**NIGHTLY, **wrong})
-    assert office.ask("schedules") == []
+        operator.ask("schedule", **{**NIGHTLY, **wrong})
+    assert operator.ask("schedules") == []
 
 
-def test_while_the_store_cannot_be_read_the_rest_is_told(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
-    office.ask("schedule", **NIGHTLY)
-    office.ask("run_schedule", name="nightly")
-    office.harness.read_error = Refused("storage", "disk on fire")
-    (nightly,) = office.ask("schedules")
+def test_while_the_store_cannot_be_read_the_rest_is_told(
+    operator: OperatorHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    operator.ask("schedule", **NIGHTLY)
+    operator.ask("run_schedule", name="nightly")
+    operator.harness.read_error = Refused("storage", "disk on fire")
+    (nightly,) = operator.ask("schedules")
     assert (nightly["last_job"], nightly["last_state"]) == ("H:t:1", None)

@@ -12,9 +12,9 @@ import pytest
 
 from switchgear.config import LimitsConfig, ListenUrl
 from switchgear.memory import MemoryAccount
+from switchgear.net.connections.tcp_listener import TcpListener
 from switchgear.net.service import new_event_loop
 from switchgear.net.standby_gateway import StandbyGateway
-from switchgear.net.tcp import TcpListener
 from switchgear.telemetry import Telemetry
 from switchgear.units import KIB, MIB
 

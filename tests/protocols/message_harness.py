@@ -1,9 +1,9 @@
 """What sessions of whole messages need of a hub: an engine, time that passes when told, and a far end that listens.
 
 harness = MessageHarness()
-door = harness.door(lambda context, transport: SomeSession(context, transport, setup))
-door.send(b"peer", b"", b"PING")            # what the ROUTER socket would hand over: the peer's name first
-assert door.heard(b"peer") == [[b"", b"PONG"]]
+listener = harness.listener(lambda context, transport: SomeSession(context, transport, setup))
+listener.send(b"peer", b"", b"PING")            # what the ROUTER socket would hand over: the peer's name first
+assert listener.heard(b"peer") == [[b"", b"PONG"]]
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class FakeSocket(PeerTransport):
         self.harness = harness
         self.sent: list[Message] = []
         self.gone: set[bytes] = set()
-        self.door: Door | None = None
+        self.listener: FakeListener | None = None
 
     def write(self, out: list[Message]) -> None:
-        assert self.door is not None
+        assert self.listener is not None
         for message in out:
             assert all(isinstance(frame, bytes) for frame in message), message
             if message[0] in self.gone:
-                self.harness.soon(lambda message=message: self.door.session.unreachable(message))  # type: ignore[misc]
+                self.harness.soon(lambda message=message: self.listener.session.unreachable(message))  # type: ignore[misc]
             else:
                 self.sent.append(list(message))
 
@@ -49,8 +49,8 @@ class MessageHarness(InMemoryContext):
         super().__init__(is_durable=keeps, commits_at_once=False, settings=settings)
         self.bad_input: list[tuple[str, str]] = []  # code, text
 
-    def door(self, make: Callable[[Context, PeerTransport], MessageSession]) -> Door:
-        return Door(self, make)
+    def listener(self, make: Callable[[Context, PeerTransport], MessageSession]) -> FakeListener:
+        return FakeListener(self, make)
 
     def pass_time(self, seconds: float) -> None:
         """Let time pass, stopping wherever something happens by itself."""
@@ -71,14 +71,14 @@ class MessageHarness(InMemoryContext):
         self.bad_input.append((code, text))
 
 
-class Door:
+class FakeListener:
     """One ROUTER socket, seen from the other end."""
 
     def __init__(self, harness: MessageHarness, make: Callable[[Context, PeerTransport], MessageSession]) -> None:
         self.harness = harness
         self.socket = FakeSocket(harness)
         self.session = make(harness, self.socket)
-        self.socket.door = self
+        self.socket.listener = self
 
     def send(self, *message: bytes) -> None:
         """A peer, named by the first frame, sends the others; then the server has its turn."""

@@ -101,7 +101,7 @@ def dwork(*lines: str, attempts: int = 0) -> DworkHarness:
 
 
 def dwork_scene(world: DworkHarness, peer: bytes = b"peer") -> Scene:
-    return lambda: world.door.heard(peer), world.keep
+    return lambda: world.listener.heard(peer), world.keep
 
 
 def dwork_create() -> Scene:

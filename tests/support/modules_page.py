@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from tests.test_layers import FLOORS, MODULES, ROOT, imports_of, module_name, room_of
+from tests.test_layers import LAYERS, MODULES, ROOT, imports_of, module_name, package_of
 
 __all__ = ["PAGE", "modules_page"]
 
 PAGE = Path(__file__).parents[2] / "docs" / "modules.md"
 
-# Rooms whose modules are drawn too; a folder in a room, such as one protocol, is one node.
-DRAWN_ROOMS = ("engine", "protocols", "storage", "net", "client", "app", "cli")
+# Packages whose modules are drawn too; a folder in a package, such as one protocol, is one node.
+DRAWN_PACKAGES = ("engine", "protocols", "storage", "net", "client", "app", "cli")
 
 HEAD = """\
 # Modules
@@ -35,10 +35,10 @@ Graph = dict[str, set[str]]
 def modules_page() -> str:
     """The whole page."""
     imports = {module_name(path): known(imports_of(path)) for path in MODULES}
-    lines = [HEAD, *drawn(reduced(graph_of_rooms(imports)), layers=True)]
-    for room in DRAWN_ROOMS:
-        graph = graph_in_room(room, imports)
-        lines += ["", f"## {room}", "", *drawn(reduced(graph), layers=False)]
+    lines = [HEAD, *drawn(reduced(graph_of_packages(imports)), layers=True)]
+    for package in DRAWN_PACKAGES:
+        graph = graph_in_package(package, imports)
+        lines += ["", f"## {package}", "", *drawn(reduced(graph), layers=False)]
     return "\n".join(lines) + "\n"
 
 
@@ -49,28 +49,28 @@ def known(imported: Iterable[str]) -> set[str]:
     return {name for name in imported if name in names and name != "switchgear"}
 
 
-def graph_of_rooms(imports: Mapping[str, set[str]]) -> Graph:
-    rooms: Graph = {room_of(module): set() for module in imports}
+def graph_of_packages(imports: Mapping[str, set[str]]) -> Graph:
+    packages: Graph = {package_of(module): set() for module in imports}
     for module, others in imports.items():
-        rooms[room_of(module)] |= {room_of(other) for other in others} - {room_of(module)}
-    return rooms
+        packages[package_of(module)] |= {package_of(other) for other in others} - {package_of(module)}
+    return packages
 
 
-def graph_in_room(room: str, imports: Mapping[str, set[str]]) -> Graph:
-    """Modules of a room, and folders in it as single nodes."""
+def graph_in_package(package: str, imports: Mapping[str, set[str]]) -> Graph:
+    """Modules of a package, and folders in it as single nodes."""
     graph: Graph = {}
     for module, others in imports.items():
-        if room_of(module) == room:
+        if package_of(module) == package:
             node = node_of(module)
             graph.setdefault(node, set())
-            graph[node] |= {node_of(other) for other in others if room_of(other) == room} - {node, ""}
+            graph[node] |= {node_of(other) for other in others if package_of(other) == package} - {node, ""}
     return graph
 
 
 def node_of(module: str) -> str:
-    """The file or folder in its room that a module belongs to; empty for the room itself."""
-    room, *parts = module.split(".")[1:]
-    is_folder = bool(parts) and (ROOT / room / parts[0]).is_dir()
+    """The file or folder in its package that a module belongs to; empty for the package itself."""
+    package, *parts = module.split(".")[1:]
+    is_folder = bool(parts) and (ROOT / package / parts[0]).is_dir()
     return f"{parts[0]}/" if is_folder else parts[0] if parts else ""
 
 
@@ -100,10 +100,10 @@ def drawn(graph: Graph, *, layers: bool) -> list[str]:
     """A flowchart in Mermaid's language, which GitHub and others draw."""
     lines = ["```mermaid", "flowchart TD"]
     if layers:
-        for number in reversed(range(len(FLOORS))):
-            rooms = [room for room in FLOORS[number] if room in graph]
+        for number in reversed(range(len(LAYERS))):
+            packages = [package for package in LAYERS[number] if package in graph]
             lines.append(f"    subgraph layer{number}[ ]")
-            lines += [f"        {identifier(room)}[{room}]" for room in rooms]
+            lines += [f"        {identifier(package)}[{package}]" for package in packages]
             lines.append("    end")
     else:
         lines += [f"    {identifier(node)}[{node}]" for node in sorted(graph)]

@@ -98,10 +98,10 @@ class Cluster:
         url = f"postgresql://{USER}@{HOST}:{port}/postgres?sslmode=prefer" if port else self._url
         return f"{url}&options={quote(f'-csearch_path={schema}')}"
 
-    def new_database(self) -> str:
+    def new_database(self, options: str = "") -> str:
         """The name of a new database."""
         name = f"test_{next(self._numbers)}"
-        self.execute(f"CREATE DATABASE {name}")
+        self.execute(f"CREATE DATABASE {name} {options}")
         return name
 
     def execute(self, statement: str) -> None:
@@ -140,6 +140,9 @@ class Cluster:
 
     def use_tls(self) -> Path:
         """Restart with a certificate of its own, whose path this returns."""
+        with psycopg.connect(self._url) as connection:
+            if connection.execute(b"SHOW ssl_library").fetchall() == [("",)]:
+                pytest.skip("this PostgreSQL was built without OpenSSL")
         certificate, key = self._place / "server.crt", self._place / "server.key"
         command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
         command += ["-addext", f"subjectAltName=IP:{HOST}", "-keyout", str(key), "-out", str(certificate)]
@@ -188,8 +191,7 @@ def running_postgres(**settings: object) -> Iterator[Cluster]:
     require_program("initdb")  # skips the test before anything is made
     place = Path(tempfile.mkdtemp(prefix="postgres-"))
     try:
-        if os.geteuid() == 0:
-            os.chown(place, *_other_user())
+        owned_by_other_user(place)
         cluster = Cluster(place, settings)
         try:
             yield cluster
@@ -205,8 +207,7 @@ def running_standby(primary: Cluster) -> Iterator[Cluster]:
     require_program("pg_basebackup")
     place = Path(tempfile.mkdtemp(prefix="postgres-"))
     try:
-        if os.geteuid() == 0:
-            os.chown(place, *_other_user())
+        owned_by_other_user(place)
         standby = Cluster(place, {}, primary)
         try:
             primary.await_standby()
@@ -240,11 +241,11 @@ class ReplicatedPostgres:
 
 
 @contextmanager
-def running_pgbouncer(cluster: Cluster) -> Iterator[int]:
+def running_pgbouncer(cluster: Cluster, port: int = 0) -> Iterator[int]:
     """The port of a pgbouncer in transaction mode."""
     program = require_program("pgbouncer")
     place = Path(tempfile.mkdtemp(prefix="pgbouncer-"))
-    port = free_port()
+    port = port or free_port()
     settings = {
         "listen_addr": HOST,
         "listen_port": port,
@@ -258,8 +259,7 @@ def running_pgbouncer(cluster: Cluster) -> Iterator[int]:
     lines += [f"{name} = {value}" for name, value in settings.items()]
     (place / "pgbouncer.ini").write_text("\n".join(lines))
     try:
-        if os.geteuid() == 0:
-            os.chown(place, *_other_user())
+        owned_by_other_user(place)
         process = subprocess.Popen([program, "-q", str(place / "pgbouncer.ini")], cwd=place, **_as_user())
         try:
             eventually(lambda: _connects(port), "pgbouncer listens")
@@ -287,6 +287,20 @@ def _other_user() -> tuple[int, int]:
             continue
         return entry.pw_uid, entry.pw_gid
     raise AssertionError("there is no user to run PostgreSQL as")
+
+
+def owned_by_other_user(place: Path) -> None:
+    """Give a directory to the user that PostgreSQL runs as, if it cannot run as ours."""
+    if os.geteuid() == 0:
+        os.chown(place, *_other_user())
+
+
+def run_as_user(command: list[str]) -> list[str]:
+    """The command, run as the user that PostgreSQL runs as."""
+    if os.geteuid() != 0:
+        return command
+    user, group = _other_user()
+    return [require_program("setpriv"), f"--reuid={user}", f"--regid={group}", "--clear-groups", *command]
 
 
 def _as_user() -> dict[str, Any]:

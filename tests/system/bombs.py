@@ -30,6 +30,8 @@ class Ports:
     pingpong_workers: int
     dwork: int
     gearmonkey: int
+    http: int
+    tls: int  # Gearman, encrypted
 
 
 class Attack:

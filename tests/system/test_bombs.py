@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.certificates import make_certificates
 from tests.support.servers import HOST, answers_version, free_port
 from tests.support.waiting import eventually
 from tests.support.wire import Kind, Wire
@@ -105,13 +106,15 @@ class InnocentClient:
 
 @contextmanager
 def limited_server(place: Path) -> Iterator[tuple[Ports, subprocess.Popen[bytes]]]:
-    ports = Ports(*(free_port() for _ in range(6)))
+    ports = Ports(*(free_port() for _ in range(8)))
     listeners = (
         f"gearman://{HOST}:{ports.gearman}",
         f"wmp://{HOST}:{ports.wmp}",
         f"pingpong://{HOST}:{ports.pingpong}?workers={ports.pingpong_workers}",
         f"dwork://{HOST}:{ports.dwork}",
         f"gearmonkey://{HOST}:{ports.gearmonkey}",
+        f"http://{HOST}:{ports.http}",
+        f"gearman://{HOST}:{ports.tls}?{make_certificates(place).options(client_ca=False)}",
     )
     flags = [word for url in listeners for word in ("--listen", url)]
     flags += ["--store", f"sqlite:{place}/jobs.db", "--set", f"limits.memory_bytes={ACCOUNT}"]

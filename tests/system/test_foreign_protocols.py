@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.net.test_foreign_protocols import FOREIGN
+from tests.net.connections.test_foreign_protocols import FOREIGN
 from tests.support.gearmonkey_server import MonkeyServer, running_monkey_server
 from tests.support.servers import Server, running_switchgear
 from tests.support.wire import Kind, Packet, Wire, request

@@ -11,7 +11,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_open
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from switchgear.net.metrics_text import label_text
+from switchgear.net.monitoring.metrics_text import label_text
 from tests.support.http_client import HttpClient
 from tests.support.prometheus import promtool, running_prometheus
 from tests.support.servers import HOST, Server, free_port, running_switchgear

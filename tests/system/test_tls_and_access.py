@@ -356,6 +356,20 @@ def test_plain_text_at_a_tls_port(secured: Secured) -> None:
     eventually(lambda: complaint in secured.server.output(), "the server says so")
 
 
+def test_a_peer_that_does_not_hang_up_after_the_goodbye_is_disconnected(certificates: Certificates) -> None:
+    port = free_port()
+    listener = f"gearman://{HOST}:{port}?{certificates.options(client_ca=False)}"
+    with running_switchgear("--listen", listener) as server:
+        context = ssl.create_default_context(cafile=str(certificates.authority))
+        plain = socket.create_connection((HOST, port), timeout=30)
+        with context.wrap_socket(plain, server_hostname="localhost") as connection:
+            connection.sendall(b"no such command\n")
+            assert connection.recv(1000).startswith(b"ERR")
+            assert connection.recv(1000) == b""  # the goodbye; the peer keeps its side open
+            eventually(lambda: connections(server) == 0, "the server has closed the connection")
+        assert "Traceback" not in server.output()
+
+
 def test_a_removed_identity_is_disconnected(secured: Secured) -> None:
     context = ssl.create_default_context(cafile=str(secured.certificates.authority))
     plain = socket.create_connection((HOST, secured.ports["rediss"]))

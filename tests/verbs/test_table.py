@@ -25,9 +25,9 @@ from switchgear.verbs.kinds import (
     Word,
 )
 from switchgear.verbs.table import VERBS, Keeps, OperatorVerb, checked
-from tests.net.office import Office
+from tests.net.operator_harness import OperatorHarness
 
-HANDLERS = Office().operations.handlers
+HANDLERS = OperatorHarness().operations.handlers
 CONTROL_VERBS = [verb for verb in VERBS.values() if not verb.is_text_only]
 ROWS = pytest.mark.parametrize("verb", VERBS.values(), ids=lambda verb: verb.name)
 CONTROL_ROWS = pytest.mark.parametrize("verb", CONTROL_VERBS, ids=lambda verb: verb.name)
@@ -182,9 +182,9 @@ def test_the_text_commands_are_those_of_the_table() -> None:
 # --- answers ---
 
 
-def busy_office() -> Office:
+def busy_operator() -> OperatorHarness:
     """Jobs in several states, a function with limits, a schedule, a listener."""
-    office = Office(attempts=1)
+    operator = OperatorHarness(attempts=1)
     listener: ListenerFigures = {
         "url": "http://127.0.0.1:4740",
         "connections": 0,
@@ -192,16 +192,16 @@ def busy_office() -> Office:
         "output": 0,
         "largest": None,
     }
-    office.operations.context.listeners = lambda: [listener]
-    office.submit(4, key=b"tenant", unique=b"")
-    office.submit(1, predecessors=(4,), run_at_us=office.engine.now_us + 5)
-    office.finish()
-    office.finish(code=1, error=b"\xffbroken")
-    office.take()
-    office.ask("limit", function="f", rate=[10, 1], fair=True)
-    office.ask("schedule", name="nightly", function="g", cron="0 3 * * *", payload="x")
-    office.ask("run_schedule", name="nightly")
-    return office
+    operator.operations.context.listeners = lambda: [listener]
+    operator.submit(4, key=b"tenant", unique=b"")
+    operator.submit(1, predecessors=(4,), run_at_us=operator.engine.now_us + 5)
+    operator.finish()
+    operator.finish(code=1, error=b"\xffbroken")
+    operator.take()
+    operator.ask("limit", function="f", rate=[10, 1], fair=True)
+    operator.ask("schedule", name="nightly", function="g", cron="0 3 * * *", payload="x")
+    operator.ask("run_schedule", name="nightly")
+    return operator
 
 
 # Arguments of verbs that only read, if those of every verb do not fit.
@@ -215,46 +215,49 @@ READ_ARGUMENTS: dict[str, dict[str, Any]] = {
     "control_workers": {"action": "ping"},
 }
 
-ANSWERS: dict[str, Callable[[Office], Any]] = {
-    "pause": lambda office: office.ask("pause", function="f"),
-    "resume": lambda office: office.ask("resume", function="f"),
-    "limit": lambda office: office.ask("limit", function="f"),
-    "job": lambda office: office.ask("job", handle="H:t:2"),
-    "at": lambda office: office.ask("at", **READ_ARGUMENTS["at"]),
-    "runs": lambda office: office.ask("runs", **READ_ARGUMENTS["runs"]),
-    "times": lambda office: office.ask("times", **READ_ARGUMENTS["times"]),
-    "keys": lambda office: office.ask("keys", **READ_ARGUMENTS["keys"]),
-    "graph": lambda office: office.ask("graph", **READ_ARGUMENTS["graph"]),
-    "states": lambda office: office.ask("states", handles=["H:t:1", "H:t:77"]),
-    "explain": lambda office: office.ask("explain", handle="H:t:5"),
-    "control_workers": lambda office: office.ask("control_workers", action="resize", slots=2),
-    "cancel": lambda office: [office.ask("cancel", handle="H:t:4"), office.ask("cancel", function="f")],
-    "retry": lambda office: [office.ask("retry", handle="H:t:2"), office.ask("retry", function="f")],
-    "bulk": lambda office: office.ask("bulk", action="cancel", function="f"),
-    "bulk_actions": lambda office: [
-        office.ask("bulk", action="retry", handles=["H:t:2"]),
-        office.ask("bulk_actions"),
+ANSWERS: dict[str, Callable[[OperatorHarness], Any]] = {
+    "pause": lambda operator: operator.ask("pause", function="f"),
+    "resume": lambda operator: operator.ask("resume", function="f"),
+    "limit": lambda operator: operator.ask("limit", function="f"),
+    "job": lambda operator: operator.ask("job", handle="H:t:2"),
+    "at": lambda operator: operator.ask("at", **READ_ARGUMENTS["at"]),
+    "runs": lambda operator: operator.ask("runs", **READ_ARGUMENTS["runs"]),
+    "times": lambda operator: operator.ask("times", **READ_ARGUMENTS["times"]),
+    "keys": lambda operator: operator.ask("keys", **READ_ARGUMENTS["keys"]),
+    "graph": lambda operator: operator.ask("graph", **READ_ARGUMENTS["graph"]),
+    "states": lambda operator: operator.ask("states", handles=["H:t:1", "H:t:77"]),
+    "explain": lambda operator: operator.ask("explain", handle="H:t:5"),
+    "control_workers": lambda operator: operator.ask("control_workers", action="resize", slots=2),
+    "cancel": lambda operator: [operator.ask("cancel", handle="H:t:4"), operator.ask("cancel", function="f")],
+    "retry": lambda operator: [operator.ask("retry", handle="H:t:2"), operator.ask("retry", function="f")],
+    "bulk": lambda operator: operator.ask("bulk", action="cancel", function="f"),
+    "bulk_actions": lambda operator: [
+        operator.ask("bulk", action="retry", handles=["H:t:2"]),
+        operator.ask("bulk_actions"),
     ][-1],
-    "abort_bulk": lambda office: office.ask(
-        "abort_bulk", id=office.ask("bulk", action="cancel", handles=["H:t:4"])["id"]
+    "abort_bulk": lambda operator: operator.ask(
+        "abort_bulk", id=operator.ask("bulk", action="cancel", handles=["H:t:4"])["id"]
     ),
-    "change": lambda office: office.ask("change", handle="H:t:4", priority="high", run_at=0),
-    "schedule": lambda office: office.ask("schedule", name="hourly", function="f", every_seconds=3600),
-    "declare": lambda office: office.ask("declare", owner="shop", schedules=[], functions=[]),
-    "unschedule": lambda office: office.ask("unschedule", name="nightly"),
-    "pause_schedule": lambda office: office.ask("pause_schedule", name="nightly"),
-    "resume_schedule": lambda office: office.ask("resume_schedule", name="nightly"),
-    "run_schedule": lambda office: [
-        office.ask("schedule", name="poll", function="f", every_seconds=60),
-        office.ask("run_schedule", name="poll"),
+    "complete": lambda operator: operator.ask("complete", handle="H:t:4", result="7"),
+    "wait_for": lambda operator: operator.ask("wait_for", handle="H:t:5", after=["H:t:3"]),
+    "spawn": lambda operator: operator.ask("spawn", handle="H:t:4", jobs=["H:t:3"]),
+    "change": lambda operator: operator.ask("change", handle="H:t:4", priority="high", run_at=0),
+    "schedule": lambda operator: operator.ask("schedule", name="hourly", function="f", every_seconds=3600),
+    "declare": lambda operator: operator.ask("declare", owner="shop", schedules=[], functions=[]),
+    "unschedule": lambda operator: operator.ask("unschedule", name="nightly"),
+    "pause_schedule": lambda operator: operator.ask("pause_schedule", name="nightly"),
+    "resume_schedule": lambda operator: operator.ask("resume_schedule", name="nightly"),
+    "run_schedule": lambda operator: [
+        operator.ask("schedule", name="poll", function="f", every_seconds=60),
+        operator.ask("run_schedule", name="poll"),
     ][-1],
 }
 
 
 @CONTROL_ROWS
 def test_answers_have_the_type_of_their_row(verb: OperatorVerb) -> None:
-    office = busy_office()
-    answer = ANSWERS[verb.name](office) if verb.name in ANSWERS else office.ask(verb.name)
+    operator = busy_operator()
+    answer = ANSWERS[verb.name](operator) if verb.name in ANSWERS else operator.ask(verb.name)
     for each in answer if verb.name in ("cancel", "retry") else [answer]:
         text = msgspec.json.encode(each)
         assert msgspec.json.decode(text, type=verb.answer) == msgspec.json.decode(text)
@@ -264,13 +267,13 @@ def test_answers_have_the_type_of_their_row(verb: OperatorVerb) -> None:
 def test_a_verb_that_changes_nothing_keeps_nothing(verb: OperatorVerb) -> None:
     assert verb.changes == (verb.keeps not in (Keeps.NOTHING, Keeps.EARLIER))
     if verb.keeps is Keeps.NOTHING:
-        office = busy_office()
-        engine = office.engine
+        operator = busy_operator()
+        engine = operator.engine
         before = (engine.job_count(), len(engine.schedules), len(engine.functions), list(engine.changed))
         arguments: dict[str, Any] = {}
         if verb.arguments and verb.arguments[0].required:
             arguments = {verb.arguments[0].name: "H:t:1"}
-        office.ask(verb.name, **READ_ARGUMENTS.get(verb.name, arguments))
+        operator.ask(verb.name, **READ_ARGUMENTS.get(verb.name, arguments))
         after = (engine.job_count(), len(engine.schedules), len(engine.functions), list(engine.changed))
         assert after == before
 

@@ -51,12 +51,16 @@ class Ports:
 class Load:
     """Peers, and what they share: the history, the generator that they draw from, the addresses."""
 
-    def __init__(self, ports: Ports, history: History, chance: random.Random, *, direct: bool = True) -> None:
-        """`direct`: nothing stands between us and the server that may cut a connection without our knowing."""
+    def __init__(
+        self, ports: Ports, history: History, chance: random.Random, *, direct: bool = True, prefix: str = ""
+    ) -> None:
+        """`direct`: nothing stands between us and the server that may cut a connection without our knowing.  `prefix`
+        tells the peers and jobs of several loads with one history apart."""
         self.ports = ports
         self.history = history
         self.chance = chance
         self.direct = direct
+        self._prefix = prefix
         self.wall_offset = 0.0  # of the server's clock
         self.stopping = False
         self.most_owed = MOST_OWED
@@ -84,10 +88,10 @@ class Load:
         return time.time() + self.wall_offset
 
     def name(self, role: str) -> str:
-        return f"{role} {self.history.life}.{next(self._numbers)}"
+        return f"{self._prefix}{role} {self.history.life}.{next(self._numbers)}"
 
     def token(self) -> str:
-        return f"t{self.history.life}-{next(self._numbers)}"
+        return f"{self._prefix}t{self.history.life}-{next(self._numbers)}"
 
     def payload(self, token: str) -> bytes:
         """The token, and sometimes so much more that the store treats it differently."""

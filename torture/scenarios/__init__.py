@@ -6,7 +6,19 @@ from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple
 
 from torture.run import Run
-from torture.scenarios import clock, disk_full, io_errors, kills, network, pauses, postgres, power, simulation, soak
+from torture.scenarios import (
+    clock,
+    cluster,
+    disk_full,
+    io_errors,
+    kills,
+    network,
+    pauses,
+    postgres,
+    power,
+    simulation,
+    soak,
+)
 
 
 class Scenario(NamedTuple):
@@ -26,6 +38,7 @@ SCENARIOS = {
     "network": Scenario(network.network, 1.5),
     "postgres": Scenario(postgres.postgres, 4),
     "postgres-failover": Scenario(postgres.postgres_failover, 1),
+    "cluster": Scenario(cluster.cluster, 4),
     "soak": Scenario(soak.soak, 2),
     "simulation": Scenario(simulation.simulation, 2),
 }

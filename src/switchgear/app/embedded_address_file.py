@@ -11,7 +11,7 @@ import msgspec
 from switchgear.client.address import ServerAddress
 from switchgear.client.gearman.connection import GearmanConnection
 from switchgear.errors import ServerUnreachable
-from switchgear.net.peer_user import is_same_user
+from switchgear.net.connections.peer_user import is_same_user
 from switchgear.protocols.gearman.codec import request
 from switchgear.protocols.gearman.messages import Packet
 

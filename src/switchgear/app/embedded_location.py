@@ -7,8 +7,8 @@ it.  Nothing that was acknowledged is lost, because the store commits before the
 
 Trust.  `server.json` may be stale, and another program may listen at its port.  So it is used only while the lock is
 held, and only after the server at that port has said that it is this process and keeps its jobs in this directory; and
-where the system tells whose process it is (net/peer_user.py), it must be of the same user.  The server in turn takes no
-connections of other users there.  A directory that other users own or can write to is not used.
+where the system tells whose process it is (net/connections/peer_user.py), it must be of the same user.  The server in
+turn takes no connections of other users there.  A directory that other users own or can write to is not used.
 
 In one process, all apps that use a directory share one `_EmbeddedDirectory`.
 """
@@ -30,7 +30,7 @@ from switchgear.app.server_locations import EMBEDDED_SCHEME, ServerLocation
 from switchgear.backoff import ReconnectBackoff, RetryPauses, without_jitter
 from switchgear.client.address import ServerAddress
 from switchgear.errors import ConfigError, ServerUnreachable, SwitchgearError
-from switchgear.net.file_ownership import check_directory, check_link
+from switchgear.net.process.file_ownership import check_directory, check_link
 
 if TYPE_CHECKING:
     from switchgear.app.embedded_server import EmbeddedServer

@@ -152,7 +152,7 @@ def device(
     raise_file_descriptors(config.limits.connections)
     # After the checks, so that mistakes are reported at once.
     from switchgear.client.wmp.device_process import WmpDevice
-    from switchgear.net.log_setup import configure_log
+    from switchgear.net.process.log_setup import configure_log
 
     running = WmpDevice(
         listen,

@@ -113,8 +113,8 @@ def _run(given: Mapping[str, str]) -> int:
     if not settings.process.file_descriptors:
         raise_file_descriptors(config.limits.connections)
     # Now, and not as another user, who may not be permitted to read where this program is installed.
+    from switchgear.net.process.service_manager import ServiceManager
     from switchgear.net.service import run_server
-    from switchgear.net.service_manager import ServiceManager
 
     def serve(on_listening: OnListening) -> int:
         return run_server(

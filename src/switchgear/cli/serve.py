@@ -168,8 +168,8 @@ def serve(
     raise_file_descriptors(config.limits.connections)
     # After the checks, so that mistakes are reported at once.
     from switchgear.cli.demo import Demo
+    from switchgear.net.process.service_manager import ServiceManager
     from switchgear.net.service import run_server
-    from switchgear.net.service_manager import ServiceManager
 
     manager = ServiceManager.from_environment(os.environ)
     bar = ProgressBar("restored", quiet=config.log.format == "json")

@@ -16,7 +16,7 @@ from switchgear.app.app import App
 from switchgear.app.worker.app_loader import AppNotFound, load_app
 from switchgear.app.worker.executor_choice import ExecutorChoice, choose_executors
 from switchgear.app.worker.logging_setup import set_up_logging
-from switchgear.app.worker.observer import CANCELLED, AppWorkerObserver
+from switchgear.app.worker.observer import EXPECTED_REASONS, AppWorkerObserver
 from switchgear.app.worker.process_autoscaler import AutoscaleLimits
 from switchgear.app.worker.source_watch import SourceWatch
 from switchgear.app.worker.worker import AppWorker, WorkerSettings
@@ -301,7 +301,7 @@ class _AppReporter(AppWorkerObserver):
     def job_dropped(self, assignment: AssignedJob, reason: str, seconds: float) -> None:
         text = f"{_about(assignment)} stopped before its end after {short_duration(seconds)}: {reason}"
         fields: dict[str, Any] = {"reason": reason, "seconds": round(seconds, 6), **_fields(assignment)}
-        self._writer.say(text, is_problem=reason != CANCELLED, event="dropped", **fields)
+        self._writer.say(text, is_problem=reason not in EXPECTED_REASONS, event="dropped", **fields)
 
     def job_returned(self, assignment: AssignedJob) -> None:
         if not self._writer.is_quiet:

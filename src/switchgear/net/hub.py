@@ -21,11 +21,11 @@ from switchgear.joblog.audit import AuditEntry
 from switchgear.model import Job, JobState, PlainJob, Worker
 from switchgear.net.clock import SystemClock
 from switchgear.net.commits import Commits
-from switchgear.net.fair_queue import FairQueue
-from switchgear.net.gc_tuning import collector_off
+from switchgear.net.connections.fair_queue import FairQueue
 from switchgear.net.history import History
 from switchgear.net.long_operations import LongOperations
 from switchgear.net.payload_reads import Payloads
+from switchgear.net.process.gc_tuning import collector_off
 from switchgear.net.store_reads import StoreReads
 from switchgear.protocols.context import Context
 from switchgear.protocols.output import Output

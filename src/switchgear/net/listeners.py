@@ -17,12 +17,12 @@ from switchgear.access.identities import OPEN_ACCESS, Identities, ListenerAccess
 from switchgear.config import Config, LimitsConfig, ListenUrl
 from switchgear.errors import AddressInUse
 from switchgear.model import Peer
-from switchgear.net.file_descriptors import check_descriptors, permitted_limits
+from switchgear.net.connections.file_descriptors import check_descriptors, permitted_limits
+from switchgear.net.connections.protocol_detection import DetectingSession
+from switchgear.net.connections.tcp_connection import Connection
+from switchgear.net.connections.tcp_listener import TcpListener
+from switchgear.net.connections.tls import ServerTls
 from switchgear.net.hub import Hub
-from switchgear.net.protocol_detection import DetectingSession
-from switchgear.net.tcp import TcpListener
-from switchgear.net.tcp_connection import Connection
-from switchgear.net.tls import ServerTls
 from switchgear.protocol_registry import ListenerKind, load_factory, protocol_named
 from switchgear.protocols.context import Context
 from switchgear.protocols.session_factory import (
@@ -42,8 +42,8 @@ from switchgear.verbs.answers import ListenerFigures
 if TYPE_CHECKING:  # a server that speaks only Gearman starts without ZeroMQ and redis-py
     from switchgear.net.bridge.bridge import Bridge
     from switchgear.net.bridge.bridge_factory import BridgeFactory
-    from switchgear.net.curve_keys import CurveServerKeys
-    from switchgear.net.zmtp import HandshakeMaker, ZmtpListener
+    from switchgear.net.connections.curve_keys import CurveServerKeys
+    from switchgear.net.connections.zmtp_listener import HandshakeMaker, ZmtpListener
 
 __all__ = ["Listeners"]
 
@@ -263,7 +263,7 @@ class Listeners:
         self.addresses.append(str(ListenUrl(url.scheme, url.host, port, options)))
 
     async def _open_router(self, url: ListenUrl, port: int, zeromq_socket: ZeromqSocket) -> ZmtpListener:
-        from switchgear.net.zmtp import ZmtpListener
+        from switchgear.net.connections.zmtp_listener import ZmtpListener
 
         own_url = ListenUrl(url.scheme, url.host, port)
         config = self.config.zeromq
@@ -278,7 +278,7 @@ class Listeners:
         """How connections are encrypted; None if they are not.  Raises ConfigError."""
         if not self.config.zeromq.curve_key_file:
             return None
-        from switchgear.net.curve_keys import CurveServerKeys
+        from switchgear.net.connections.curve_keys import CurveServerKeys
         from switchgear.protocols.zmtp.curve import CurveServerHandshake
 
         if self._curve_keys is None:

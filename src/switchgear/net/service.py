@@ -35,19 +35,19 @@ from switchgear.engine.wake_policy import WakePolicy
 from switchgear.errors import ConfigError, StorageError, SwitchgearError
 from switchgear.model import SECOND_US, Cause
 from switchgear.net.clock import SystemClock
+from switchgear.net.connections.peer_user import can_tell_users
 from switchgear.net.dashboard_on_request import DashboardOnRequest
-from switchgear.net.file_ownership import check_database, is_open_to_others
-from switchgear.net.gc_tuning import freeze_existing_objects
 from switchgear.net.hub import Hub
 from switchgear.net.job_log_recording import start_recorder
 from switchgear.net.listeners import Listeners
-from switchgear.net.log_setup import configure_log, logs_to_stderr, reopen_log
-from switchgear.net.loop_lag import LoopLag
-from switchgear.net.metrics import Metrics
+from switchgear.net.monitoring.loop_lag import LoopLag
+from switchgear.net.monitoring.metrics import Metrics
 from switchgear.net.operations.context import done_in_thread
 from switchgear.net.operations.dispatcher import Operations
-from switchgear.net.peer_user import can_tell_users
-from switchgear.net.service_manager import ServiceManager
+from switchgear.net.process.file_ownership import check_database, is_open_to_others
+from switchgear.net.process.gc_tuning import freeze_existing_objects
+from switchgear.net.process.log_setup import configure_log, logs_to_stderr, reopen_log
+from switchgear.net.process.service_manager import ServiceManager
 from switchgear.postgresql import connection_parameters, is_postgresql
 from switchgear.protocol_registry import protocol_named
 from switchgear.storage.base import KEEP_ALL, Store
@@ -598,8 +598,8 @@ def load_wake_policy(name: str) -> WakePolicy | None:
 def check_files(config: Config) -> list[str]:
     """Problems with the files that a configuration names."""
     from switchgear.access.access_file import read_access_file
-    from switchgear.net.curve_keys import check_client_keys, load_server_keys
-    from switchgear.net.tls import ServerTls
+    from switchgear.net.connections.curve_keys import check_client_keys, load_server_keys
+    from switchgear.net.connections.tls import ServerTls
 
     problems = []
     checks: list[Callable[[], object]] = [lambda: load_wake_policy(config.engine.wake_policy)]

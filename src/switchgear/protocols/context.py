@@ -98,12 +98,12 @@ class Context(ABC):
                 return
 
     def loop_lag_seconds(self) -> float:
-        """The longest delay of the event loop within the last half minute; see net.loop_lag."""
+        """The longest delay of the event loop within the last half minute; see net.monitoring.loop_lag."""
         return 0.0
 
     def metrics(self, is_open: bool, http_requests: Mapping[str, Mapping[int, int]]) -> Iterator[bytes]:
         """The figures of the server in the text format of Prometheus or, if `is_open`, of OpenMetrics, in small pieces,
-        some of them empty; see net.metrics.  `http_requests` are counts of answers by route and status."""
+        some of them empty; see net.monitoring.metrics.  `http_requests` are counts of answers by route and status."""
         return iter(())
 
     @abstractmethod

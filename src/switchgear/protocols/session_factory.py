@@ -81,8 +81,8 @@ def no_refusal(line: bytes) -> bytes:
 class ProtocolDetector:
     """The protocols of one listener.  A connection without the prefix of one of the `others` has the `default` one.
 
-    If `name` is given, a peer that begins with a foreign protocol (net/foreign_protocols.py) gets an error and is
-    disconnected.
+    If `name` is given, a peer that begins with a foreign protocol (net/connections/foreign_protocols.py) gets an error
+    and is disconnected.
     """
 
     default: SessionMaker

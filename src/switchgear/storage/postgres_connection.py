@@ -49,8 +49,15 @@ class Statement(NamedTuple):
 
 
 PROCESS: Final = Statement(b"sg_process", b"SELECT pg_backend_pid()")
-# Plans that do not depend on the length of an array: a batch is looked up by id, whatever its size.
-GENERIC_PLANS: Final = Statement(b"sg_generic_plans", b"SET plan_cache_mode = force_generic_plan")
+# Plans that do not depend on the length of an array: a batch is looked up by id, whatever its size. And limits that the
+# database or the role has for everybody would end idle connections, and long commits again and again.
+SESSION: Final = Statement(
+    b"sg_session",
+    b"SELECT set_config(name, CASE name WHEN 'plan_cache_mode' THEN 'force_generic_plan'"
+    b" WHEN 'default_transaction_read_only' THEN 'off' ELSE '0' END, false)"
+    b" FROM pg_settings WHERE name IN ('plan_cache_mode', 'default_transaction_read_only', 'statement_timeout',"
+    b" 'lock_timeout', 'transaction_timeout', 'idle_session_timeout', 'idle_in_transaction_session_timeout')",
+)
 
 Step: TypeAlias = tuple[Statement, Sequence[bytes | None]]  # a statement and its parameters, in binary form
 
@@ -132,7 +139,7 @@ class PostgresConnection:
         # A pooler gives its clients numbers of its own.
         self.is_pooled = int.from_bytes(process.get_value(0, 0) or b"", "big") != pgconn.backend_pid
         if not self.is_pooled:
-            await self._request([(GENERIC_PLANS, ())])
+            await self._request([(SESSION, ())])
 
     def _use_running_loop(self, *, keep_lock: bool = False) -> None:
         """Be read by the loop that runs now. A server has one; a program may run several, one after the other."""

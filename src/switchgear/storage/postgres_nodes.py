@@ -6,6 +6,7 @@ node owns the jobs is decided by the lease alone (`postgres_lease`).
 
 from __future__ import annotations
 
+import secrets
 from typing import NamedTuple
 
 from switchgear.errors import ConfigError
@@ -46,15 +47,23 @@ class PostgresNodes:
 
     async def shared_prefix(self, prefix: str) -> str:
         """The prefix of handles that all nodes use: the first one that was proposed."""
-        await self._reads.ask(self._reads.reader, "propose_prefix", prefix.encode())
-        result = await self._reads.ask(self._reads.reader, "prefix")
-        return bytes(result.get_value(0, 0) or b"").decode() or prefix
+        return await self._shared_text("handle_prefix", prefix) or prefix
 
-    async def announce(self, node: NodeRow) -> None:
-        """Write the row of this node, with the current time."""
+    async def shared_secret(self) -> bytes:
+        """A secret of all nodes, by which they recognise each other."""
+        return bytes.fromhex(await self._shared_text("node_secret", secrets.token_hex(32)))
+
+    async def _shared_text(self, key: str, proposed: str) -> str:
+        await self._reads.ask(self._reads.reader, "propose_text", key.encode(), proposed.encode())
+        result = await self._reads.ask(self._reads.reader, "meta_text", key.encode())
+        return bytes(result.get_value(0, 0) or b"").decode()
+
+    async def announce(self, node: NodeRow) -> float:
+        """Give a sign of life in the row of this node; returns the time by the clock of PostgreSQL."""
         role = bigint(int(node.is_owner))
         texts = [text.encode() for text in (node.name, node.address, node.version)]
-        await self._reads.ask(self._reads.reader, "announce_node", bigint(node.id), *texts, role)
+        result = await self._reads.ask(self._reads.reader, "announce_node", bigint(node.id), *texts, role)
+        return number(result, 0, 0) / 1e6
 
     async def read(self) -> list[NodeRow]:
         """All nodes that were announced and not forgotten, by name."""

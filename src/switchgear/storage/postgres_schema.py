@@ -32,8 +32,7 @@ MIGRATION_LOCK: Final = 0x53574753
 UNCHANGING: Final = frozenset({"id", "function_id", "created_us", "name"})
 
 # Waiting for a lock, or for a migration, ends after so long.
-LOCK_TIMEOUT_MS: Final = 10_000
-MIGRATION_TIMEOUT_MS: Final = 600_000
+TIMEOUTS_MS: Final = {"lock_timeout": 10_000, "statement_timeout": 600_000, "idle_in_transaction_session_timeout": 0}
 
 
 def _read_migrations() -> dict[int, str]:
@@ -115,6 +114,9 @@ def layout_version(pgconn: PGconn) -> int:
 
 def _migrate(pgconn: PGconn, url: str, migrations: Mapping[int, str], only_create: bool) -> None:
     newest = max(migrations)
+    # One transaction from the beginning: what it sets is gone afterwards, also in a session of a pooler.
+    settings = "; ".join(f"SET LOCAL {setting} = {milliseconds}" for setting, milliseconds in TIMEOUTS_MS.items())
+    _run(pgconn, f"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; {settings}")
     version = layout_version(pgconn)
     if version > newest:
         raise SchemaTooNew(
@@ -123,9 +125,6 @@ def _migrate(pgconn: PGconn, url: str, migrations: Mapping[int, str], only_creat
         )
     if version == newest or (version and only_create):
         return
-    _run(pgconn, "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
-    _run(pgconn, f"SET LOCAL lock_timeout = {LOCK_TIMEOUT_MS}")
-    _run(pgconn, f"SET LOCAL statement_timeout = {MIGRATION_TIMEOUT_MS}")
     _run(pgconn, f"SELECT pg_advisory_xact_lock({MIGRATION_LOCK})")
     version = layout_version(pgconn)  # another process may have migrated meanwhile
     if version:

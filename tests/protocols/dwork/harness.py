@@ -14,7 +14,7 @@ from switchgear.protocols.dwork.codec import decode_reply, encode
 from switchgear.protocols.dwork.messages import Query, QueryType, Task
 from switchgear.protocols.dwork.session import DworkSession, DworkSetup
 from tests.protocols.dwork.image import ImageStore
-from tests.protocols.message_harness import Door, MessageHarness
+from tests.protocols.message_harness import FakeListener, MessageHarness
 
 HOST = b"vm"
 OK = Query(QueryType.OK)
@@ -34,15 +34,15 @@ class DworkHarness:
         self.image = ImageStore()
         if keeps:
             self.harness.store = self.image
-        self.door = self.open_door()
+        self.listener = self.open_listener()
 
-    def open_door(self) -> Door:
-        return self.harness.door(lambda context, transport: DworkSession(context, transport, self.setup))
+    def open_listener(self) -> FakeListener:
+        return self.harness.listener(lambda context, transport: DworkSession(context, transport, self.setup))
 
     @property
     def session(self) -> DworkSession:
-        assert isinstance(self.door.session, DworkSession)
-        return self.door.session
+        assert isinstance(self.listener.session, DworkSession)
+        return self.listener.session
 
     @property
     def engine(self) -> Engine:
@@ -62,7 +62,7 @@ class DworkHarness:
         self.harness.store = self.image
         self.engine.advance(clock.now_us())
         self.image.restore(self.engine)
-        self.door = self.open_door()
+        self.listener = self.open_listener()
         self.harness.turn()
         self.keep()
 
@@ -71,11 +71,11 @@ class DworkHarness:
         return self.engine.now_us
 
     def send(self, query: Query, peer: bytes = b"peer") -> None:
-        self.door.send(peer, b"", encode(query))
+        self.listener.send(peer, b"", encode(query))
 
     def heard(self, peer: bytes = b"peer") -> list[Query]:
         """What this peer was answered since it was last asked for."""
-        answers = self.door.heard(peer)
+        answers = self.listener.heard(peer)
         assert all(frames[:-1] == [b""] for frames in answers)
         return [decode_reply(frames[-1]) for frames in answers]
 
@@ -88,8 +88,8 @@ class DworkHarness:
         return answer
 
     def ask_bytes(self, payload: bytes) -> bytes:
-        self.door.send(b"peer", b"", payload)
-        [[empty, answer]] = self.door.heard(b"peer")
+        self.listener.send(b"peer", b"", payload)
+        [[empty, answer]] = self.listener.heard(b"peer")
         assert empty == b""
         return answer
 

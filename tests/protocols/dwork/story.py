@@ -71,7 +71,7 @@ def play(story: Story, world: DworkHarness) -> None:
             perform(world, said, answer)
         except AssertionError as error:
             raise AssertionError(f"{story.title}: {said} : {answer}\n{error}") from error
-    assert not world.door.heard_by_all()
+    assert not world.listener.heard_by_all()
 
 
 def perform(world: DworkHarness, said: str, answer: str) -> None:

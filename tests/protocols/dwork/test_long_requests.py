@@ -122,7 +122,7 @@ def test_one_that_is_malformed_at_its_end_leaves_nothing() -> None:
     harness.ask(create("a", "b"))
     names(harness.ask(steal("w", 2)))
     payload = encode(complete("w", "a", "b", *(f"x{number}" for number in range(20))))
-    harness.door.send(b"peer", b"", payload + b"\x12\x03\n\x01z")  # a task without origin
+    harness.listener.send(b"peer", b"", payload + b"\x12\x03\n\x01z")  # a task without origin
     harness.finish()
     [answer] = harness.heard()
     assert (answer.type, answer.reason) == (QueryType.ERROR, b"a task has no origin")

@@ -139,14 +139,14 @@ def test_any_bytes_get_one_answer(payloads: list[bytes]) -> None:
     world.ask(steal("w"))
     for number, payload in enumerate(payloads):
         peer = b"%d" % number
-        world.door.send(peer, b"", payload)
+        world.listener.send(peer, b"", payload)
         world.harness.pass_time(3_000_000)  # a steal may wait for 25 days
-        [[_, answer]] = world.door.heard(peer)
+        [[_, answer]] = world.listener.heard(peer)
         decode_reply(answer)
 
 
 @given(st.lists(st.binary(max_size=3), min_size=1, max_size=6))
 def test_any_frames_are_survived(frames: list[bytes]) -> None:
     world = DworkHarness()
-    world.door.send(b"peer", *frames)
-    assert len(world.door.heard_by_all()) <= 1
+    world.listener.send(b"peer", *frames)
+    assert len(world.listener.heard_by_all()) <= 1

@@ -147,7 +147,7 @@ class Account:
             self.talker.send(request(kind, self.held.pop(0), *words))
 
 
-DEEDS = st.one_of(
+ACTIONS = st.one_of(
     st.tuples(st.just("credit"), st.integers(0, 1), st.integers(-4, 4)),
     st.tuples(st.just("submit"), st.integers(0, 1), st.integers(1, 4)),
     st.tuples(st.just("complete"), st.integers(0, 1), st.just(0)),
@@ -165,8 +165,8 @@ REPORTS = {
 }
 
 
-def act(harness: Harness, accounts: list[Account], deed: tuple[str, int, int]) -> None:
-    word, which, number = deed
+def act(harness: Harness, accounts: list[Account], action: tuple[str, int, int]) -> None:
+    word, which, number = action
     function = harness.engine.function_named((b"f", b"g")[which])
     if word == "credit":
         accounts[which].change(number)
@@ -194,12 +194,12 @@ def act(harness: Harness, accounts: list[Account], deed: tuple[str, int, int]) -
 
 @pytest.mark.parametrize("long_bytes", [1, 8 * 1024 * 1024], ids=["slow readers", "fast readers"])
 @settings(max_examples=150, deadline=None)
-@given(deeds=st.lists(DEEDS, max_size=40))
-def test_credit_is_never_exceeded_and_always_used(long_bytes: int, deeds: list[tuple[str, int, int]]) -> None:
+@given(actions=st.lists(ACTIONS, max_size=40))
+def test_credit_is_never_exceeded_and_always_used(long_bytes: int, actions: list[tuple[str, int, int]]) -> None:
     harness = Harness(long_bytes=long_bytes)
     accounts = [Account(harness.talker("first"), (b"f", b"g")), Account(harness.talker("second"), (b"g",))]
-    for deed in deeds:
-        act(harness, accounts, deed)
+    for action in actions:
+        act(harness, accounts, action)
         for account in accounts:
             account.look()
         check_engine(harness.engine)

@@ -1,10 +1,10 @@
-"""The harness of the modern protocol's tests with the draft spoken at the same door, told apart by the first bytes."""
+"""The harness of the modern protocol's tests with the draft at the same listener, detected by its first bytes."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from switchgear.net.protocol_detection import DetectingSession
+from switchgear.net.connections.protocol_detection import DetectingSession
 from switchgear.protocols.context import Context
 from switchgear.protocols.gearman.session import GearmanSession
 from switchgear.protocols.gearman_draft.codec import MAGIC

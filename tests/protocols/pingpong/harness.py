@@ -9,7 +9,7 @@ from switchgear.engine.engine import EngineSettings
 from switchgear.model import SECOND_US, Delivery, Job, Peer
 from switchgear.protocols.multipart import Message
 from switchgear.protocols.pingpong.broker import ClientsSession, PingPongSetup, WorkersSession
-from tests.protocols.message_harness import Door, MessageHarness
+from tests.protocols.message_harness import FakeListener, MessageHarness
 
 EXPIRE_SECONDS = 3
 RESEND_SECONDS = 60
@@ -49,8 +49,8 @@ class Broker:
             resend_us=round(resend_seconds * SECOND_US),
             broker_timeout_us=BROKER_TIMEOUT_SECONDS * SECOND_US,
         )
-        self.frontend = self.harness.door(partial(ClientsSession, setup=setup))
-        self.backend = self.harness.door(partial(WorkersSession, setup=setup))
+        self.frontend = self.harness.listener(partial(ClientsSession, setup=setup))
+        self.backend = self.harness.listener(partial(WorkersSession, setup=setup))
 
     def pass_time(self, seconds: float) -> None:
         self.harness.pass_time(seconds)
@@ -111,13 +111,13 @@ class Broker:
         return [code for code, _ in self.harness.bad_input]
 
 
-def lose(door: Door, peer: bytes) -> None:
+def lose(listener: FakeListener, peer: bytes) -> None:
     """From now on the peer cannot be reached."""
-    door.socket.gone.add(peer)
+    listener.socket.gone.add(peer)
 
 
-def come_back(door: Door, peer: bytes) -> None:
-    door.socket.gone.discard(peer)
+def come_back(listener: FakeListener, peer: bytes) -> None:
+    listener.socket.gone.discard(peer)
 
 
 def at_work(broker: Broker, worker: bytes = b"w", payload: bytes = b"job") -> None:

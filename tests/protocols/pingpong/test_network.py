@@ -38,7 +38,7 @@ def result_of(job: bytes) -> bytes:
     return b"result of " + job
 
 
-class World:
+class SimulatedNetwork:
     """Everything that happens, in the order of its time."""
 
     def __init__(self, seed: int) -> None:
@@ -118,7 +118,7 @@ class World:
         self.started_us = self.broker.harness.clock.now_us()
         self.workers: dict[bytes, SimulatedWorker] = {}
         for number in range(WORKERS):
-            self.hire(b"worker %d" % number)
+            self.start_worker(b"worker %d" % number)
         for number in range(JOBS):
             job = b"job %d" % number
             self.at(random.uniform(0, 30), lambda job=job: self.submit(job))  # type: ignore[misc]
@@ -128,7 +128,7 @@ class World:
         self.tick()
         self.run()
 
-    def hire(self, identity: bytes) -> None:
+    def start_worker(self, identity: bytes) -> None:
         worker = self.workers[identity] = SimulatedWorker(self, identity)
         worker.perform(worker.dialogue.start(self.now))
         worker.look_after()
@@ -151,8 +151,8 @@ class World:
 class SimulatedWorker:
     """The library's dialogue, at the end of a slow line."""
 
-    def __init__(self, world: World, identity: bytes) -> None:
-        self.world = world
+    def __init__(self, network: SimulatedNetwork, identity: bytes) -> None:
+        self.network = network
         self.identity = identity
         self.dialogue = PingPongWorkerProtocol()
         self.is_busy = False
@@ -162,7 +162,7 @@ class SimulatedWorker:
         self._last_arrival = {"to": 0.0, "from": 0.0}
 
     def perform(self, actions: list[Action]) -> None:
-        world = self.world
+        network = self.network
         for action in actions:
             match action:
                 case ConnectStep():
@@ -175,14 +175,14 @@ class SimulatedWorker:
                     self._send(frames)
                 case StartWork(job):
                     self.is_busy = True
-                    seconds = world.random.choice([0.0, 0.01, 0.3, 0.9, 1.5, 5.0, 8.0, 20.0])
-                    world.after(seconds, lambda job=job: self._end_work(job))  # type: ignore[misc]
+                    seconds = network.random.choice([0.0, 0.01, 0.3, 0.9, 1.5, 5.0, 8.0, 20.0])
+                    network.after(seconds, lambda job=job: self._end_work(job))  # type: ignore[misc]
 
     def _send(self, frames: list[bytes]) -> None:
-        world = self.world
-        world.at(
+        network = self.network
+        network.at(
             self._arrival("from"),
-            lambda: world.at_broker(lambda: world.broker.backend.send(self.identity, *frames)),
+            lambda: network.at_broker(lambda: network.broker.backend.send(self.identity, *frames)),
         )
 
     def is_sent(self, frames: list[bytes]) -> None:
@@ -194,55 +194,55 @@ class SimulatedWorker:
                 self.inbox.append(frames)
                 self._read()
 
-        self.world.at(self._arrival("to"), arrive)
+        self.network.at(self._arrival("to"), arrive)
 
     def _arrival(self, direction: str) -> float:
         """When what is sent now arrives: not before what was sent earlier."""
-        delay = self.world.random.uniform(0, MOST_DELAY_SECONDS)
-        moment = max(self._last_arrival[direction], self.world.now + delay)
+        delay = self.network.random.uniform(0, MOST_DELAY_SECONDS)
+        moment = max(self._last_arrival[direction], self.network.now + delay)
         self._last_arrival[direction] = moment
         return moment
 
     def _read(self) -> None:
         while self.inbox and not self.is_busy and not self.dialogue.is_over:
-            self.perform(self.dialogue.receive(self.inbox.pop(0), self.world.now))
+            self.perform(self.dialogue.receive(self.inbox.pop(0), self.network.now))
 
     def _end_work(self, job: bytes) -> None:
-        world = self.world
+        network = self.network
         self.is_busy = False
-        fate = world.random.random()
+        fate = network.random.random()
         if fate < 0.05:
             self._vanish()
         elif fate < 0.15:
-            self.perform(self.dialogue.failed(world.now))
+            self.perform(self.dialogue.failed(network.now))
         elif fate < 0.25:
-            self.perform([*self.dialogue.leave(world.now), *self.dialogue.finished(result_of(job), world.now)])
+            self.perform([*self.dialogue.leave(network.now), *self.dialogue.finished(result_of(job), network.now)])
             self._vanish_when_over()
         else:
-            self.perform(self.dialogue.finished(result_of(job), world.now))
+            self.perform(self.dialogue.finished(result_of(job), network.now))
         self._read()
 
     def _vanish(self) -> None:
         """The process is gone, and another is started in its place."""
-        del self.world.workers[self.identity]
+        del self.network.workers[self.identity]
         self.connection = 0
         self.dialogue.is_over = True
-        self.world.after(1, lambda: self.world.hire(self.identity + b"'"))
+        self.network.after(1, lambda: self.network.start_worker(self.identity + b"'"))
 
     def _vanish_when_over(self) -> None:
         if self.dialogue.is_over:
-            if self.identity in self.world.workers:
+            if self.identity in self.network.workers:
                 self._vanish()
         else:
-            self.world.after(0.05, self._vanish_when_over)
+            self.network.after(0.05, self._vanish_when_over)
 
     def look_after(self) -> None:
         """The worker's own timer."""
-        if self.identity not in self.world.workers:
+        if self.identity not in self.network.workers:
             return
         if not self.is_busy:
-            self.perform(self.dialogue.advance(self.world.now))
-        self.world.after(0.05, self.look_after)
+            self.perform(self.dialogue.advance(self.network.now))
+        self.network.after(0.05, self.look_after)
 
 
 @settings(max_examples=25, deadline=None)
@@ -252,12 +252,12 @@ class SimulatedWorker:
 @example(6834)
 @example(21303)
 def test_every_client_gets_one_answer_and_no_result_but_its_own(seed: int) -> None:
-    world = World(seed)
-    world.play()
+    network = SimulatedNetwork(seed)
+    network.play()
     for number in range(JOBS):
         job = b"job %d" % number
-        ((_, *answer),) = world.answers.pop(b"client of " + job)
+        ((_, *answer),) = network.answers.pop(b"client of " + job)
         if answer[:2] != [b"", b"FAILED"]:
             assert answer == [result_of(job)]
-    assert not world.answers
-    assert not world.broker.engine.jobs
+    assert not network.answers
+    assert not network.broker.engine.jobs

@@ -37,7 +37,7 @@ class WmpHarness(MessageHarness):
     ) -> None:
         super().__init__(keeps=keeps, settings=settings)
         self.setup = WmpSetup(identity, timeout_us=int(timeout * 1e6), paths=paths)
-        self.router = self.door(lambda context, transport: ManagerSession(context, transport, self.setup))
+        self.router = self.listener(lambda context, transport: ManagerSession(context, transport, self.setup))
         self.references: dict[int, list[bytes]] = {}  # by job, in the order in which they were given
         self.submitted: list[Job] = []
         self._inboxes: dict[tuple[bytes, ...], list[Message]] = {}

@@ -71,7 +71,7 @@ def test_an_identity_that_cannot_be_shown_is_shown_in_hex(identity: bytes, name:
 def test_a_manager_has_an_identity(identity: bytes) -> None:
     harness = WmpHarness()
     with pytest.raises(ValueError, match="identity"):
-        harness.door(lambda context, transport: ManagerSession(context, transport, WmpSetup(identity)))
+        harness.listener(lambda context, transport: ManagerSession(context, transport, WmpSetup(identity)))
 
 
 def test_the_submitter_s_own_time_limit_is_not_put_off_by_status() -> None:

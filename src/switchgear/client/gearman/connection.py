@@ -89,7 +89,9 @@ class GearmanConnection:
 
     def find_user(self) -> int | None:
         """The id of the user whose process has answered, if it is on this machine and the system tells; else None."""
-        from switchgear.net.peer_user import user_behind  # few ask, and a client needs nothing else of the server
+        from switchgear.net.connections.peer_user import (
+            user_behind,  # few ask, and a client needs nothing else of the server
+        )
 
         if self._relay is not None:
             return None

@@ -1,4 +1,4 @@
-"""ROUTER sockets of ZeroMQ's own library, for the device; the server has its own implementation (net/zmtp.py)."""
+"""ROUTER sockets of the ZeroMQ library, for the device; the server has its own (net/connections/zmtp_listener.py)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from zmq.auth.thread import ThreadAuthenticator
 
 from switchgear.config import LimitsConfig, ZeromqConfig
 from switchgear.errors import ConfigError
-from switchgear.net.curve_keys import check_client_keys, load_server_keys
+from switchgear.net.connections.curve_keys import check_client_keys, load_server_keys
 
 __all__ = ["RouterSockets"]
 

@@ -35,6 +35,8 @@ export class Lanes {
     this.offset = 0; // the clock of the server minus this one
     this.ordered = null;
     this.shared = new Map(); // workers that share a lane
+    this.logged = new Map(); // lanes that only the job log knows, by the name of their worker
+    this.every = 1; // of the runs from the job log, one in so many is here
   }
 
   // An answer of /v1/stream, or an event of the topic.
@@ -82,6 +84,32 @@ export class Lanes {
     for (const lane of this.lanes.values()) lane.rows.sort((a, b) => a.end - b.end);
   }
 
+  // An answer of /v1/runs that goes on before what is there: the lanes of the present begin earlier.
+  addPast(data, until) {
+    const names = data.workers.map(({ name, protocol }) => laneName(name, protocol) || format.plain(name) || t.nameless);
+    const byName = new Map([...this.lanes.values()].map((lane) => [lane.name, lane]));
+    const older = new Map();
+    for (const row of data.rows) {
+      const block = this.block(data.functions, row, data.every);
+      if (block.end === null || block.end > until) continue; // it is among those that were watched
+      const name = names[row[0]];
+      let lane = byName.get(name);
+      if (!lane) {
+        lane = this.lane(name === t.takers ? name : `log ${name}`);
+        lane.name = name;
+        byName.set(name, lane);
+        this.logged.set(name, lane.id);
+      }
+      block.worker = lane.id;
+      if (!older.has(lane)) older.set(lane, []);
+      older.get(lane).push(block);
+      this.count += 1;
+    }
+    for (const [lane, rows] of older) lane.rows = [...rows.sort((a, b) => a.end - b.end), ...lane.rows];
+    this.every = Math.max(this.every, data.every);
+    this.revision += 1;
+  }
+
   lane(worker) {
     const id = this.shared.get(worker) || worker;
     let lane = this.lanes.get(id);
@@ -93,10 +121,13 @@ export class Lanes {
   }
 
   worker(id, { name, protocol }) {
-    // Whoever takes single jobs over HTTP is a new worker each time, without a name: they share a lane.
-    if (protocol === "http" && /^(worker \d+)?$/.test(format.plain(name))) this.shared.set(id, t.takers);
+    const shared = laneName(name, protocol);
+    const known = shared || format.plain(name);
+    if (shared) this.shared.set(id, shared);
+    // The job log knows workers by their names; the first that comes with one goes on in its lane.
+    else if (this.logged.has(known) && !this.lanes.has(id)) this.shared.set(id, this.logged.get(known));
+    if (!shared) this.logged.delete(known);
     const lane = this.lane(id);
-    const known = this.shared.get(id) || format.plain(name);
     if (!known || known === lane.name) return;
     lane.name = known;
     this.ordered = null;
@@ -168,6 +199,9 @@ export class Lanes {
     return JSON.stringify({ traceEvents: events });
   }
 }
+
+// Whoever takes single jobs over HTTP is a new worker each time, without a name: they share a lane, which this names.
+const laneName = (name, protocol) => (protocol === "http" && /^(worker \d+)?$/.test(format.plain(name)) ? t.takers : "");
 
 // The attempts of a lane in a window, the newest first.
 export function* visible(lane, from, until) {

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from switchgear.memory import MemoryAccount
 from switchgear.model.job import JOB_BYTES
+from switchgear.net.connections.tcp_connection import Connection
 from switchgear.net.operations.context import OperationsContext
 from switchgear.net.operations.values import plain
 from switchgear.net.operations.verb_steps import Steps, in_steps
-from switchgear.net.tcp_connection import Connection
 from switchgear.refusals import REFUSED_DRAINING
 from switchgear.units import short_bytes
 from switchgear.verbs.answers import ConnectionAnswer, ConnectionsAnswer, MemoryFigures, ReasonAnswer, ServerExplanation

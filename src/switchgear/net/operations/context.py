@@ -10,9 +10,9 @@ from switchgear.errors import StorageError
 from switchgear.joblog.recorder import Recorder
 from switchgear.model import Job
 from switchgear.model.duration_histogram import DurationHistogram
+from switchgear.net.connections.tcp_connection import Connection
 from switchgear.net.hub import Hub
-from switchgear.net.recent_counts import RecentCounts
-from switchgear.net.tcp_connection import Connection
+from switchgear.net.monitoring.recent_counts import RecentCounts
 from switchgear.protocols.handles import number_in_handle
 from switchgear.protocols.pending_read import PendingRead, Reading
 from switchgear.verbs.answers import ListenerFigures, NodeAnswer
@@ -64,7 +64,7 @@ class OperationsContext:
         self.recorder: Recorder | None = None
         self.waiting_changes: Callable[[], int] = lambda: 0  # jobs that the store does not have in their latest state
         self.commit_times = DurationHistogram()
-        self.loop_lag_seconds: Callable[[], float] = lambda: 0.0  # see `net.loop_lag`
+        self.loop_lag_seconds: Callable[[], float] = lambda: 0.0  # see `net.monitoring.loop_lag`
         # Does something that may take long apart from the event loop; raises what that raises.
         self.in_thread: Callable[[Callable[[], Any]], PendingRead] = done_at_once
         self.recent_counts = RecentCounts()  # of all functions together

@@ -6,10 +6,11 @@ Answers are plain values, as `verbs.answers` describes them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Final
 
 from switchgear.errors import Refused, StorageError
 from switchgear.net.hub import Hub
+from switchgear.net.monitoring.series_recorder import SeriesRecorder
 from switchgear.net.operations.audit import AuditOperations
 from switchgear.net.operations.bulk import BulkOperations
 from switchgear.net.operations.connections import ConnectionOperations
@@ -32,7 +33,6 @@ from switchgear.net.operations.storage import StorageOperations
 from switchgear.net.operations.stream import StreamOperations
 from switchgear.net.operations.verb_access import check_arguments, shown_arguments, visible_answer
 from switchgear.net.operations.worker_control import WorkerControlOperations
-from switchgear.net.series_recorder import SeriesRecorder
 from switchgear.protocols.pending_read import PendingRead, Step
 from switchgear.protocols.session import Session
 from switchgear.refusals import REFUSED_STORAGE
@@ -130,4 +130,8 @@ def has_changed(verb: str, arguments: dict[str, Any], answer: Any) -> bool:
         return len(arguments) > 1  # without limits, it shows those that there are
     if verb == "declare":  # every worker sends it when it connects
         return bool(answer["removed"] and (answer["schedules"] or answer["functions"]))
-    return True
+    return verb not in BY_TASKS
+
+
+# Running tasks use them for their own jobs, as often as they report progress.
+BY_TASKS: Final = frozenset({"wait_for", "spawn"})

@@ -7,8 +7,8 @@ from typing import Final
 from switchgear.model import SECOND_US
 from switchgear.model.duration_histogram import BOUNDS_US
 from switchgear.model.flow import Flow
+from switchgear.net.monitoring.recent_counts import RecentCounts
 from switchgear.net.operations.context import OperationsContext
-from switchgear.net.recent_counts import RecentCounts
 from switchgear.verbs.live_answers import FlowAnswer, FlowsAnswer
 
 __all__ = ["FlowOperations", "share_within"]

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Final
 
 from switchgear.model import Job
-from switchgear.net.graph_groups import MOST_EDGES, CollapsedGroup, Collapsing, GraphGroups, GraphJob
+from switchgear.net.monitoring.graph_groups import MOST_EDGES, CollapsedGroup, Collapsing, GraphGroups, GraphJob
 from switchgear.net.operations.context import OperationsContext
 from switchgear.net.operations.values import plain
 from switchgear.net.operations.verb_steps import Steps

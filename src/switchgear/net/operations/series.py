@@ -6,11 +6,18 @@ from math import isnan
 from typing import Final
 
 from switchgear.model import SECOND_US
+from switchgear.net.monitoring.series import (
+    COUNTED,
+    FINE_POINTS,
+    FINE_SECONDS,
+    MINUTE_POINTS,
+    MINUTE_SECONDS,
+    FunctionHistory,
+)
+from switchgear.net.monitoring.series_recorder import OTHER_FUNCTIONS, SeriesRecorder
 from switchgear.net.operations.context import OperationsContext
 from switchgear.net.operations.values import plain
 from switchgear.net.operations.verb_steps import Steps
-from switchgear.net.series import COUNTED, FINE_POINTS, FINE_SECONDS, MINUTE_POINTS, MINUTE_SECONDS, FunctionHistory
-from switchgear.net.series_recorder import OTHER_FUNCTIONS, SeriesRecorder
 from switchgear.verbs.live_answers import SeriesAnswer
 from switchgear.verbs.table import SERIES_METRICS
 

@@ -1,10 +1,10 @@
-"""Converts optional text in operators' JSON to bytes, and re-exports `plain` for the other direction."""
+"""Converts optional text in operators' JSON to bytes, and re-exports `plain` and `told` for the other direction."""
 
 from __future__ import annotations
 
-from switchgear.json_bytes import plain
+from switchgear.json_bytes import plain, told
 
-__all__ = ["encoded", "plain"]
+__all__ = ["encoded", "plain", "told"]
 
 
 def encoded(text: str | None) -> bytes | None:

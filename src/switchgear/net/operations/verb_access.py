@@ -16,14 +16,14 @@ from switchgear.net.operations.context import OperationsContext
 from switchgear.net.operations.verb_steps import Steps
 from switchgear.protocols.session import Session
 from switchgear.text import harmless
-from switchgear.verbs.table import OperatorVerb
+from switchgear.verbs.table import EVENT_FUNCTION, OperatorVerb
 
 __all__ = ["check_arguments", "shown_arguments", "visible_answer"]
 
 # These may concern jobs of other functions than the one that is named.
 ACROSS_FUNCTIONS: Final = frozenset({"bulk", "graph"})
 # Arguments that may be long or secret.
-HIDDEN: Final = frozenset({"payload", "options"})
+HIDDEN: Final = frozenset({"payload", "options", "result"})
 LONGEST_SHOWN: Final = 400
 # These can be told only when the answer is there: `visible_answer` refuses or filters it.
 BY_ANSWER: Final = frozenset(
@@ -35,6 +35,10 @@ FUNCTIONS_PER_STEP: Final = 250
 def check_arguments(context: OperationsContext, session: Session, verb: OperatorVerb, values: dict[str, Any]) -> Steps:
     """Raise Refused if the peer may not use the verb with these arguments."""
     session.require(verb.name, verb.roles)
+    if verb.name == "complete":
+        job = yield from context.named_job(values["handle"])
+        if job.function.name != EVENT_FUNCTION.encode():
+            session.require(verb.name, frozenset({verb.role}))
     if not session.permissions.globs:
         return
     if verb.name in ACROSS_FUNCTIONS:

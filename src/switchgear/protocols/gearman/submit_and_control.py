@@ -18,10 +18,11 @@ import msgspec
 
 from switchgear.engine.engine import SubmitOptions
 from switchgear.errors import OptionError, PeerError, Refused
+from switchgear.json_bytes import LongBytes, encoded_around, pieces_of
 from switchgear.model import Delivery
 from switchgear.model.job import shared_details
 from switchgear.protocols.gearman.client_packets import submit_in_steps, submit_with_options
-from switchgear.protocols.gearman.codec import response
+from switchgear.protocols.gearman.codec import HEADER, RESPONSE, response
 from switchgear.protocols.gearman.job_options import JobOptions, given_options
 from switchgear.protocols.gearman.messages import Packet
 from switchgear.protocols.gearman.session import GearmanSession, split
@@ -183,6 +184,35 @@ def operation(session: GearmanSession, verb: str, arguments: dict[str, Any]) -> 
     answer = answers[0]
     if VERBS[verb].keeps is Keeps.EARLIER:
         session.await_commit()
-    packet = response(Packet.CONTROL_RES, msgspec.json.encode(answer))
+    parts, values = encoded_around(answer)
+    if values:
+        yield from send_long_answer(session, parts, values)
+        return
+    packet = response(Packet.CONTROL_RES, parts[0])
     session.note_long_answer(len(packet))
     session.send(packet)
+
+
+def send_long_answer(session: GearmanSession, parts: list[bytes], values: list[LongBytes]) -> Iterator[Step]:
+    """Send an answer with a long payload or result, which is encoded in steps; raises Refused if there is no memory."""
+    memory = session.engine.memory
+    pieces: list[bytes] = []
+    held_bytes = 0
+    try:
+        for part, value in zip(parts, values, strict=False):
+            pieces.append(part)
+            for piece in pieces_of(value.data):
+                if not memory.has_room(len(piece)):
+                    raise Refused(REFUSED_LIMIT, "the server holds as much as it may; try again later")
+                memory.draft_bytes += len(piece)
+                held_bytes += len(piece)
+                pieces.append(piece)
+                yield False
+    finally:
+        memory.draft_bytes -= held_bytes
+    pieces.append(parts[-1])
+    size = sum(map(len, pieces))
+    session.note_long_answer(size)
+    session.send(HEADER.pack(RESPONSE, Packet.CONTROL_RES, size))
+    for piece in pieces:
+        session.send(piece)

@@ -1,4 +1,4 @@
-"""Handlers of requests about jobs: lists; one job with its contents, attempts, neighbours, events; its changes."""
+"""Handlers of requests about jobs: lists; one job with its contents, attempts and neighbours; its changes."""
 
 from __future__ import annotations
 
@@ -9,15 +9,11 @@ from typing import Any, Final
 import msgspec
 
 from switchgear.access.permissions import EVERYBODY
-from switchgear.engine.predecessor_error import error_told
-from switchgear.errors import Refused
 from switchgear.json_bytes import plain
-from switchgear.model import DONE, FINAL_STATES, SECOND_US, Job
+from switchgear.model import DONE, FINAL_STATES, Job
 from switchgear.model.job import lost_payload_text
 from switchgear.numbers import whole_number
-from switchgear.protocols.http.messages import EVENT_STREAM
 from switchgear.protocols.http.problems import HttpProblem, field_problem, validation_problem
-from switchgear.protocols.http.redaction import MARK
 from switchgear.protocols.http.routing import RouteCall
 from switchgear.protocols.http.schemas import change_decoder, given_fields
 from switchgear.protocols.http.session import HttpSession, no_such_job
@@ -31,7 +27,6 @@ __all__ = [
     "on_change_job",
     "on_explain_job",
     "on_get_attempts",
-    "on_get_events",
     "on_get_graph",
     "on_get_job",
     "on_get_payload",
@@ -42,7 +37,6 @@ __all__ = [
 
 MOST_NODES: Final = 300
 MOST_NEIGHBOURS: Final = 100  # of one job that are looked at
-COMMENT_SECONDS: Final = 15  # so that nobody in between takes a silent stream for a dead one
 
 
 # --- lists ---
@@ -92,7 +86,7 @@ def on_get_job(session: HttpSession, call: RouteCall) -> None:
 
 def show_job(session: HttpSession, job_id: int, has_contents: bool) -> Iterator[Step]:
     arguments = {"handle": session.handle_text(job_id), "contents": has_contents}
-    session.respond_json(200, (yield from session.verb_answer("job", arguments)))
+    yield from session.use_verb("job", arguments)
 
 
 class JobWait(HttpWait):
@@ -300,79 +294,3 @@ def change_job(session: HttpSession, job_id: int, change: dict[str, Any]) -> Ite
     if job.state in FINAL_STATES:
         raise HttpProblem(409, "job_ended", f"the job is {job.state.name.lower()}: it cannot be changed")
     yield from session.use_verb("change", {"handle": session.handle_text(job_id), **change})
-
-
-# --- events ---
-
-
-def on_get_events(session: HttpSession, call: RouteCall) -> None:
-    """GET /v1/jobs/{handle}/events"""
-    job_id = session.job_id(call.argument("handle"))
-    job = session.engine.job(job_id)
-    if call.request.head.method == "HEAD":  # there would be no end of it
-        session.respond(200, b"", EVENT_STREAM)
-        return
-    if job is None:
-        session.work_off(send_last_event(session, job_id))
-        return
-    stream = EventStream()
-    session.wait_for_end(stream, job, COMMENT_SECONDS)
-    session.begin_stream(200, EVENT_STREAM)
-    session.send_piece(event("state", {"handle": session.handle_text(job_id), "state": job.state.name.lower()}))
-    if job.numerator or job.denominator or job.message:
-        stream.job_event(session, job, "progress", b"")
-
-
-def send_last_event(session: HttpSession, job_id: int) -> Iterator[Step]:
-    job = yield from session.ended_job(job_id)
-    if job is None:
-        raise no_such_job()
-    session.require("a request about a job", EVERYBODY, job.function.name)
-    session.begin_stream(200, EVENT_STREAM)
-    session.send_piece(event("end", end_of(session, job)))
-    session.end_stream()
-
-
-def end_of(session: HttpSession, job: Job) -> dict[str, Any]:
-    error = error_told(job, session.handle_text)
-    told = None if error is None else plain(error)
-    return {"handle": session.handle_text(job.id), "state": job.state.name.lower(), "error": told}
-
-
-def event(kind: str, data: dict[str, Any]) -> bytes:
-    return b"event: %b\ndata: %b\n\n" % (kind.encode(), msgspec.json.encode(data))
-
-
-def shown_data(session: HttpSession, job: Job, kind: str, data: bytes) -> Any:
-    """What a worker has sent, redacted: a part of a result need not be JSON even if the result is, so it is hidden
-    as a whole."""
-    redaction = session.redaction() if kind == "data" else None
-    return MARK if redaction is not None and redaction.concerns(job.function.name) else plain(data)
-
-
-class EventStream(HttpWait):
-    """A client that is told of a job until its end."""
-
-    def job_finished(self, session: HttpSession, job: Job) -> None:
-        session.send_piece(event("end", end_of(session, job)))
-        session.end_stream()
-
-    def job_event(self, session: HttpSession, job: Job, kind: str, data: bytes) -> None:
-        if kind == "progress":
-            figures = {"numerator": job.numerator, "denominator": job.denominator, "message": plain(job.message)}
-            session.send_piece(event(kind, figures))
-        else:
-            session.send_piece(event(kind, {"data": shown_data(session, job, kind, data)}))
-
-    def timed_out(self, session: HttpSession) -> None:
-        session.send_piece(b": still here\n\n")
-        session.context.soon(partial(self.set_timer, session))
-
-    def set_timer(self, session: HttpSession) -> None:
-        """Set the timer of the next comment."""
-        if session.wait is not self:
-            return
-        try:
-            session.engine.set_timer(session, session.engine.now_us + COMMENT_SECONDS * SECOND_US)
-        except Refused:
-            session.hang_up()

@@ -13,6 +13,7 @@ from switchgear.protocols.http.batch_requests import HandleReservations
 from switchgear.protocols.http.gearmand_session import GearmandHttpSession
 from switchgear.protocols.http.guard import BrowserGuard
 from switchgear.protocols.http.identity import check_request
+from switchgear.protocols.http.job_events import EventText
 from switchgear.protocols.http.live_feed import LiveFeed
 from switchgear.protocols.http.openapi import openapi_document
 from switchgear.protocols.http.routes import DASHBOARD_ROUTES, ROUTES
@@ -33,6 +34,7 @@ class HttpState:
         self.reservations = HandleReservations()
         self.browsers = BrowserSessions()
         self.feed = LiveFeed(engine)
+        self.event_text = EventText()
         self.request_counts: dict[str, AnswerCounts] = {}
         self._openapi = b""
 

@@ -13,7 +13,7 @@ from fnmatch import translate
 from re import Pattern, compile
 from typing import Any, Final
 
-from switchgear.json_bytes import bytes_of, plain
+from switchgear.json_bytes import bytes_of, told
 
 __all__ = ["MARK", "Redaction"]
 
@@ -91,7 +91,7 @@ class Redaction:
             data = bytes_of(row[name], name)
             shown = self.redacted(function, data)
             if shown is not data:
-                text = MARK if shown is None else plain(shown)
+                text = MARK if shown is None else told(shown)
                 shown_row = {**shown_row, name: text, "redacted": True}
         return shown_row
 

@@ -21,6 +21,7 @@ from switchgear.protocols.http import job_requests as jobs
 from switchgear.protocols.http import operator_requests as operators
 from switchgear.protocols.http import work_requests as work
 from switchgear.protocols.http.dashboard_pages import on_get_file, on_get_file_in_folder, on_get_page
+from switchgear.protocols.http.job_events import on_get_events
 from switchgear.protocols.http.routing import BodyKind, QueryParameter, Route, RouteAnswer
 from switchgear.verbs import answers, live_answers
 from switchgear.verbs.access import ALL_ROLES, Role
@@ -516,7 +517,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         "/v1/jobs/{handle}/events",
         verb_roles("job"),
         "Follow a job until its end: events `state`, `progress`, `data`, `warning` and `end`.",
-        jobs.on_get_events,
+        on_get_events,
         (RouteAnswer(200, "Server-sent events.", media=EVENTS),),
         tag="jobs",
     ),

@@ -17,6 +17,7 @@ from urllib.parse import quote
 import msgspec
 
 from switchgear.errors import PeerError, Refused
+from switchgear.json_bytes import LongBytes, encoded_around, pieces_of
 from switchgear.model import SECOND_US, Job, Timer
 from switchgear.protocols.context import Context
 from switchgear.protocols.handles import number_in_handle
@@ -34,9 +35,10 @@ from switchgear.protocols.http.problems import HttpProblem, field_problem, probl
 from switchgear.protocols.http.redaction import Redaction
 from switchgear.protocols.http.routing import AnswerCounts, RouteCall, RoutePlan, Router
 from switchgear.protocols.http.waiting import HttpWait
-from switchgear.protocols.pending_read import Step
+from switchgear.protocols.pending_read import Step, close_steps
 from switchgear.protocols.session import ByteSession
 from switchgear.protocols.transport import PeerTransport
+from switchgear.refusals import REFUSED_LIMIT
 from switchgear.verbs.access import Role
 from switchgear.verbs.table import VERBS, Keeps
 
@@ -45,6 +47,8 @@ __all__ = ["HttpSession", "HttpSetup"]
 # When long answers of so many bytes wait to be sent, further requests wait until the peer has taken them.
 LONG_BYTES: Final = 8 * 1024 * 1024
 LONG_ANSWER_BYTES: Final = 4096
+# JSON is read in one step, some milliseconds for each MiB; long payloads and results have bodies of their own.
+MOST_JSON_BYTES: Final = 4 * 1024 * 1024
 # Requests behind one that waits, and what each takes in memory beside its body, about.
 MOST_BEHIND: Final = 1_000
 REQUEST_BYTES: Final = 500
@@ -170,7 +174,13 @@ class HttpSession(ByteSession):
         self.has_no_body = False  # its request was HEAD
         self.is_open = transport.access.is_open  # everybody may do everything
         self.ended = False  # the peer will send no more
-        self.on_unsent: Callable[[], None] | None = None  # if the peer leaves before its answer is sent
+        # Workers of `take` that wait for the next request on this connection, by function; see `HttpWorkers.taker`.
+        self.idle_takers: dict[bytes, list[Any]] = {}
+        self.idle_takers_count = 0
+        self.taker_number = 0  # tells connections that take jobs apart
+        self.has_left = False  # the connection is closed
+        self.on_unsent: Callable[[], None] | None = None  # see `give_back_if_unsent`
+        self._unsent_call: RouteCall | None = None
         self._next_steps: Callable[[], Iterator[Step]] | None = None  # see `continue_with`
         self._is_working = False
 
@@ -230,6 +240,8 @@ class HttpSession(ByteSession):
             return
         assert plan.route is not None
         try:
+            if len(request.body) > MOST_JSON_BYTES and plan.route.has_json:
+                raise json_too_long()
             plan.route.handler(self, call)
         except (PeerError, Refused) as error:
             self.answer_error(error)
@@ -285,7 +297,10 @@ class HttpSession(ByteSession):
         return self.decoder.awaited_bytes
 
     def closed(self) -> None:
+        self.has_left = True
         self.abandon_read()
+        if self.operation is not None and self.is_paused:
+            close_steps(self.operation)  # nobody would go on with it
         self.requests.clear()
         self.queued_bytes = 0
         wait, self.wait = self.wait, None
@@ -295,6 +310,8 @@ class HttpSession(ByteSession):
         on_unsent, self.on_unsent = self.on_unsent, None
         if on_unsent is not None:
             on_unsent()
+        if self.idle_takers_count:
+            self.setup.shared.workers.remove_idle(self)
 
     def awaited_input(self) -> tuple[int, float]:
         is_busy = self.call is not None or self.operation is not None or bool(self.requests) or bool(self.deferred)
@@ -314,8 +331,14 @@ class HttpSession(ByteSession):
         self.closing = True
         self.mark()
 
+    def give_back_if_unsent(self, give_back: Callable[[], None]) -> None:
+        """Call this if the peer leaves before the answer to the present request is sent."""
+        self.on_unsent = give_back
+        self._unsent_call = self.call
+
     def sent(self) -> None:
-        self.on_unsent = None
+        if self.call is None or self.call is not self._unsent_call:
+            self.on_unsent = self._unsent_call = None
         super().sent()
 
     # --- answers ---
@@ -398,8 +421,16 @@ class HttpSession(ByteSession):
 
     def send_piece(self, data: bytes) -> None:
         """Send a piece of a body."""
-        if not self.has_no_body:
-            self.send(chunk(data) if self.is_chunked else data)
+        if self.has_no_body:
+            return
+        if not self.is_chunked:
+            self.send(data)
+        elif len(data) <= LONG_ANSWER_BYTES:
+            self.send(chunk(data))
+        else:  # which other peers may share
+            self.send(b"%x\r\n" % len(data))
+            self.send(data)
+            self.send(b"\r\n")
 
     def end_stream(self) -> None:
         """End a response that was sent in pieces."""
@@ -430,6 +461,40 @@ class HttpSession(ByteSession):
     def respond_json(self, status: int, answer: Any, headers: bytes = b"") -> None:
         """Answer with JSON."""
         self.respond(status, msgspec.json.encode(answer), JSON, headers)
+
+    def respond_json_in_steps(self, status: int, answer: Any, *, may_refuse: bool = True) -> Iterator[Step]:
+        """The same for an answer with payloads or results, which may be long (`json_bytes.told`): these are sent piece
+        by piece, as fast as the peer reads.  Raises Refused if there is no memory to hold them until then."""
+        parts, values = encoded_around(answer)
+        if not values:
+            self.respond(status, parts[0])
+            return
+        memory = self.engine.memory
+        held_bytes = sum([len(value) for value in values])
+        if may_refuse and not memory.has_room(held_bytes):
+            raise Refused(REFUSED_LIMIT, "the server holds as much as it may; try again later")
+        memory.draft_bytes += held_bytes
+        try:
+            self.begin_stream(status, JSON)
+            if not self.has_no_body:
+                yield from self._send_json(parts, values)
+            self.end_stream()
+        finally:
+            memory.draft_bytes -= held_bytes
+
+    def _send_json(self, parts: list[bytes], values: list[LongBytes]) -> Iterator[Step]:
+        for part, value in zip(parts, values, strict=False):
+            self.send_piece(part)
+            for piece in pieces_of(value.data):
+                if self.has_left:
+                    return
+                if not piece:
+                    yield False
+                    continue
+                self.send_piece(piece)
+                self.note_long_answer(len(piece))
+                yield True  # until the peer has taken it
+        self.send_piece(parts[-1])
 
     def answer_error(self, error: PeerError | Refused) -> None:
         if isinstance(error, HttpProblem):
@@ -485,7 +550,8 @@ class HttpSession(ByteSession):
             self.answer_error(refused)
 
     def release(self) -> list[bytes]:
-        self.on_unsent = None
+        if self.call is None or self.call is not self._unsent_call:
+            self.on_unsent = self._unsent_call = None
         return super().release()
 
     # --- handles ---
@@ -515,7 +581,7 @@ class HttpSession(ByteSession):
     def use_verb(self, verb: str, arguments: dict[str, Any]) -> Iterator[Step]:
         """Use an operator verb in steps, and answer with what it answers."""
         answer = yield from self.verb_answer(verb, arguments)
-        self.respond_json(200, answer)
+        yield from self.respond_json_in_steps(200, answer)
 
     def verb_answer(self, verb: str, arguments: dict[str, Any], *, keeps_result: bool = False) -> Any:
         """The answer of an operator verb, in steps, redacted; raises HttpProblem or Refused.
@@ -604,6 +670,15 @@ def no_such_job() -> HttpProblem:
     """There is no job of that handle."""
     text = "there is no such job, or it finished so long ago that it was dropped from the history"
     return HttpProblem(404, "job_not_found", text)
+
+
+def json_too_long() -> HttpProblem:
+    """The body of a request is too long for JSON, although it is not too long."""
+    text = (
+        f"a body has at most {MOST_JSON_BYTES} bytes of JSON; submit a longer payload with "
+        "POST /v1/functions/{function}/jobs, whose body it is"
+    )
+    return HttpProblem(413, "body_too_large", text)
 
 
 def refuse_search(redaction: Redaction, arguments: dict[str, Any]) -> None:

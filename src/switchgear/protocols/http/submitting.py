@@ -12,7 +12,6 @@ from msgspec import UNSET
 
 from switchgear.access.permissions import EVERYBODY
 from switchgear.engine.engine import SubmitOptions
-from switchgear.engine.predecessor_error import error_told
 from switchgear.errors import OptionError
 from switchgear.json_bytes import bytes_of, plain
 from switchgear.model import DONE, FINAL_STATES, NORMAL, SECOND_US, Delivery, Job
@@ -32,6 +31,7 @@ from switchgear.protocols.http.schemas import (
     longest_list,
 )
 from switchgear.protocols.http.session import HttpSession
+from switchgear.protocols.http.told_error import told_error
 from switchgear.protocols.http.waiting import HttpWait
 from switchgear.protocols.option_reading import ReadOptions, read_options
 from switchgear.protocols.pending_read import Step
@@ -393,7 +393,7 @@ def tell_job(session: HttpSession, job_id: int) -> Iterator[Step]:
     """Answer with all that is known of a job, to whoever has submitted it."""
     arguments = {"handle": session.handle_text(job_id)}
     answer = yield from session.verb_answer("job", arguments, keeps_result=True)
-    session.respond_json(200, answer)
+    yield from session.respond_json_in_steps(200, answer)
 
 
 def end_headers(session: HttpSession, job: Job) -> bytes:
@@ -416,7 +416,7 @@ def tell_result(session: HttpSession, job: Job) -> None:
 def not_done_problem(session: HttpSession, job: Job, status: int) -> HttpProblem:
     """The problem for a job that ended without success."""
     state = job.state.name.lower()
-    error = error_told(job, session.handle_text)
+    error = told_error(job, session.handle_text)
     more = {} if error is None else {"error": plain(error)}
     text = f"the job is {state}" if not error else error.decode("utf-8", "replace")
     headers = {"Switchgear-Job": session.handle_text(job.id), "Switchgear-State": state}

@@ -13,8 +13,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET
 
-from switchgear.engine.predecessor_error import error_told
-from switchgear.json_bytes import plain
+from switchgear.json_bytes import plain, told
 from switchgear.model import DONE, FINAL_STATES, SECOND_US, Job
 from switchgear.protocols.handles import number_in_handle
 from switchgear.protocols.http.problems import validation_problem
@@ -22,6 +21,7 @@ from switchgear.protocols.http.redaction import MARK
 from switchgear.protocols.http.routing import RouteCall
 from switchgear.protocols.http.schemas import awaited_decoder
 from switchgear.protocols.http.session import HttpSession
+from switchgear.protocols.http.told_error import told_error
 from switchgear.protocols.http.waiting import HttpWait
 from switchgear.protocols.pending_read import Step
 from switchgear.verbs.access import Role
@@ -68,7 +68,7 @@ def on_wait_for_jobs(session: HttpSession, call: RouteCall) -> None:
 
 def tell_changed(session: HttpSession, awaited: list[SeenJob], wait_seconds: int) -> Iterator[Step]:
     """Answer with what the client has not seen; if there is nothing, as soon as there is."""
-    told: list[dict[str, Any]] = []
+    answers: list[dict[str, Any]] = []
     result_bytes = 0
     redaction = session.redaction(exempt=Role.SUBMIT)  # submitters get the results of their jobs here
     for number, each in enumerate(awaited, 1):
@@ -78,21 +78,21 @@ def tell_changed(session: HttpSession, awaited: list[SeenJob], wait_seconds: int
         if job is None and each.job_id:
             job = yield from session.ended_job(each.job_id)
         if job is None or (session.is_guarded and not session.permissions.covers(job.function.name)):
-            told.append(unknown_job(each))
+            answers.append(unknown_job(each))
         elif job.state in FINAL_STATES:
             answer = ended_job(session, each, job)
             if redaction is not None and job.state is DONE:
                 shown = redaction.redacted(job.function.name, job.whole_result)
-                answer["result"] = MARK if shown is None else plain(shown)
+                answer["result"] = MARK if shown is None else told(shown)
                 yield False
-            told.append(answer)
+            answers.append(answer)
             result_bytes += len(job.whole_result) if job.state is DONE else 0
             if result_bytes > MOST_RESULT_BYTES:
                 break
         elif each.is_new(job):
-            told.append(unfinished_job(each, job))
-    if told or not wait_seconds:
-        session.respond_json(200, {"jobs": told})
+            answers.append(unfinished_job(each, job))
+    if answers or not wait_seconds:
+        yield from session.respond_json_in_steps(200, {"jobs": answers})
     else:
         yield from begin_to_wait(session, awaited, wait_seconds)
 
@@ -152,11 +152,11 @@ def unknown_job(each: SeenJob) -> dict[str, Any]:
 
 
 def ended_job(session: HttpSession, each: SeenJob, job: Job) -> dict[str, Any]:
-    error = error_told(job, session.handle_text)
+    error = told_error(job, session.handle_text)
     answer = described(each.handle, job.state.name.lower())
     answer["cause"] = job.log[-1][0].name.lower() if job.log else ""
     answer["error"] = None if error is None else plain(error)
-    answer["result"] = plain(job.whole_result) if job.state is DONE else None
+    answer["result"] = told(job.whole_result) if job.state is DONE else None
     return answer
 
 

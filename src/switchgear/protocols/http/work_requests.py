@@ -10,7 +10,7 @@ import msgspec
 from msgspec import UNSET
 
 from switchgear.access.permissions import EVERYBODY
-from switchgear.json_bytes import bytes_of, plain
+from switchgear.json_bytes import LONG_BYTES, bytes_of, plain, told
 from switchgear.model import SECOND_US, Job
 from switchgear.model.job import PAYLOAD_KEY
 from switchgear.numbers import whole_number
@@ -64,7 +64,7 @@ def on_take(session: HttpSession, call: RouteCall) -> None:
     """POST /v1/functions/{function}/take"""
     function = function_name(session, call.argument("function"), "parameter", "function")
     lease_us = int(call.option("lease") * SECOND_US)
-    peer = workers_of(session).add(session, [function], lease_us, is_single=True)
+    peer = workers_of(session).taker(session, function, lease_us)
     ask(session, TakeWait(peer), call.option("wait"))
 
 
@@ -114,7 +114,7 @@ class TakeWait(WorkerWait):
     def give(self, session: HttpSession, job: Job) -> None:
         peer = self.peer
         peer.workers.give(peer, job)
-        session.on_unsent = partial(give_back, peer.workers, peer, [job.id])
+        session.give_back_if_unsent(partial(give_back, peer.workers, peer, [job.id]))
         number, attempt = str(job.id).encode(), str(job.start_number).encode()
         lines = [session.setup.job_line_start, number, b"\r\nSwitchgear-Attempt: ", attempt, b"\r\n", ATTACHMENT]
         if job.has_details and job.trace:
@@ -172,8 +172,9 @@ def is_unwanted(peer: HttpWorker, job_id: int) -> bool:
 
 def end_report(session: HttpSession, peer: HttpWorker, job_id: int, is_late: bool) -> None:
     """Answer to a report after which the worker does not have the job any more."""
-    peer.renew()
-    workers_of(session).reported(peer, job_id)
+    if not peer.is_single:
+        peer.renew()
+    workers_of(session).reported(peer, job_id, session)
     if is_late:
         raise HttpProblem(409, "cancelled", "the job was cancelled or timed out: the report has no effect")
     session.respond_no_content()
@@ -373,7 +374,7 @@ def give_jobs(session: HttpSession, peer: HttpWorker, jobs: list[Job]) -> None:
     for job in jobs:
         peer.workers.give(peer, job)
     if jobs:
-        session.on_unsent = partial(give_back, peer.workers, peer, [job.id for job in jobs])
+        session.give_back_if_unsent(partial(give_back, peer.workers, peer, [job.id for job in jobs]))
     if peer.session is session:
         peer.session = None
     revoked, peer.revoked = peer.revoked, {}
@@ -384,7 +385,10 @@ def give_jobs(session: HttpSession, peer: HttpWorker, jobs: list[Job]) -> None:
             for (job_id, attempt), cause in revoked.items()
         ],
     }
-    session.respond_json(200, answer)
+    if any(len(job.payload or b"") > LONG_BYTES for job in jobs):
+        session.continue_with(partial(session.respond_json_in_steps, 200, answer, may_refuse=False))
+    else:
+        session.respond_json(200, answer)
 
 
 def polled_job(session: HttpSession, peer: HttpWorker, job: Job) -> dict[str, Any]:
@@ -394,7 +398,7 @@ def polled_job(session: HttpSession, peer: HttpWorker, job: Job) -> dict[str, An
         "handle": session.handle_text(job.id),
         "function": plain(job.function.name),
         "attempt": job.start_number,
-        "payload": plain(job.payload or b""),
+        "payload": told(job.payload or b""),
         "trace": job.trace.decode(),
         "unique": plain(job.client_unique if job.unique.startswith(PAYLOAD_KEY) else job.unique),
         "attempts": job.attempts,

@@ -110,7 +110,10 @@ def check_workers_of(function: Function, engine: Engine) -> None:
         if could_be_pushed and not is_left_by_policy:
             broken(f"{function} has {function.ready} ready jobs and a worker with credit")
         could_work = any(could_be_given(engine, function, worker) for worker in function.sleepers)
-        if could_work and not function.wakeup_check_pending:
+        # A job that was next for a group of requirements may be held back by its key meanwhile: when its payload has
+        # been read, workers are woken for the one behind it.
+        is_waiting = function.unloaded is not None and is_being_read(function)
+        if could_work and not function.wakeup_check_pending and not is_waiting:
             broken(f"{function} has {function.ready} ready jobs and sleepers, and nobody will look again")
         for priority in BEST_FIRST if function.by_priority is not None else ():
             assert function.by_priority is not None
