@@ -331,6 +331,14 @@ class HttpSession(ByteSession):
         self.closing = True
         self.mark()
 
+    def server_stops(self) -> bool:
+        if self.has_left or self.closing:
+            return False
+        if self.wait is not None:
+            self.ended = True  # so that the answer is the last one
+            self.wait.server_stops(self)
+        return self.call is not None
+
     def give_back_if_unsent(self, give_back: Callable[[], None]) -> None:
         """Call this if the peer leaves before the answer to the present request is sent."""
         self.on_unsent = give_back
@@ -459,7 +467,7 @@ class HttpSession(ByteSession):
         self.mark()
 
     def respond_json(self, status: int, answer: Any, headers: bytes = b"") -> None:
-        """Answer with JSON."""
+        """Answer the present request with a JSON body."""
         self.respond(status, msgspec.json.encode(answer), JSON, headers)
 
     def respond_json_in_steps(self, status: int, answer: Any, *, may_refuse: bool = True) -> Iterator[Step]:
