@@ -31,6 +31,25 @@ def state_of(server: Server, handle: str) -> str:
     return "dead" if job["dead"] else str(job["state"])
 
 
+# --- signal ---
+
+
+def test_signal(server: Server) -> None:
+    handle = submit(server, "f")
+    result = call(server, "signal", handle, "paid", '{"amount": 3}')
+    assert (result.exit_code, result.stdout) == (0, f"{handle} was sent paid\n")
+    result = call(server, "signal", handle, "paid", "again")
+    assert result.exit_code == 1
+    assert "had come before; the first one counts" in result.stderr
+    assert call_json(server, "signal", handle, "approval", "--reject", "--by", "ann")["sent"] is True
+    events = call_json(server, "jobs", "--function", "switchgear.event", "--state", "done")["jobs"]
+    results = {call_json(server, "job", event["handle"])["result"] for event in events}
+    assert results == {'{"amount":3}', '{"approved":false,"by":"ann","comment":""}'}
+    assert call(server, "signal", "H:nobody:77", "paid").exit_code == 1
+    assert call(server, "signal", handle, "a", "7", "--approve").exit_code == 2
+    assert call(server, "signal", handle, "a", "--by", "ann").exit_code == 2
+
+
 # --- cancel ---
 
 

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import signal
+import subprocess
+import sys
 from collections.abc import Sequence
 from typing import Any
 
 import click
 import pytest
 
+from switchgear.cli.tables import shown_width
 from switchgear.cli.top.braille import braille_line
 from switchgear.cli.top.screen import KeyCommand, Screen
 from switchgear.cli.top.terminal import KeyReader
@@ -17,7 +22,7 @@ from switchgear.cli.top.views import VIEWS, count_text
 from tests.cli.commands import call
 from tests.client.background import url_of
 from tests.support.servers import Server, running_switchgear
-from tests.support.terminal import Terminal
+from tests.support.terminal import Terminal, on_terminal
 from tests.support.waiting import eventually
 from tests.support.wire import Kind, Wire
 
@@ -97,6 +102,19 @@ class TestScreen:
 
     def test_a_number_is_never_cut(self) -> None:
         assert "900.0M" in text_of_lines(screen_with([function("mail", ready=900_000_000)]), 60)
+
+    @pytest.mark.parametrize("width", [60, 80, 121])
+    def test_characters_that_take_two_columns_or_none(self, width: int) -> None:
+        shown = screen_with([function("日本語の仕事" * 30, ready=7), function("e\u0301" * 90), function("👩‍🚀")])
+        shown.press("down")
+        for line in shown.lines(width, 24):
+            assert shown_width(click.unstyle(line)) <= width
+        assert shown_width(click.unstyle(next(each for each in shown.lines(width, 24) if "\x1b[7m" in each))) == width
+
+    def test_printed_once_it_has_all_rows_and_no_keys(self) -> None:
+        lines = screen_with([function(f"f{number}") for number in range(100)]).all_lines(80)
+        assert sum("f99" in line for line in lines) == 1
+        assert not any("quit" in line or line == "" for line in lines)
 
     def test_before_the_first_answer(self) -> None:
         assert "gearman://127.0.0.1:4730" in text_of_lines(Screen("gearman://127.0.0.1:4730"))
@@ -247,6 +265,75 @@ class TestRealServer:
             terminal.until("refused")
             terminal.press("q")
             assert terminal.exit_code() == 0
+
+    def test_a_terminal_gets_another_size(self, server: Server) -> None:
+        with Terminal(120, "top", "--server", url_of(server), "--interval", "0.1") as terminal:
+            terminal.until("WAITING")
+            terminal.resize(60)
+            terminal.until("no room for")
+            terminal.press("q")
+            assert terminal.exit_code() == 0
+
+    def test_the_terminal_is_given_back_when_a_signal_comes(self, server: Server) -> None:
+        with Terminal(80, "top", "--server", url_of(server), "--interval", "0.1") as terminal:
+            terminal.until("mail")
+            assert not terminal.echoes()
+            terminal.send_signal(signal.SIGTSTP)
+            terminal.until("\x1b[?1049l")
+            eventually(terminal.echoes, "the shell has its terminal")
+            terminal.send_signal(signal.SIGCONT)
+            terminal.until("\x1b[?1049h")
+            terminal.until("mail")
+            terminal.send_signal(signal.SIGTERM)
+            assert terminal.exit_code() == 128 + signal.SIGTERM
+            assert terminal.output.endswith("\x1b[?25h\x1b[?1049l")
+            assert terminal.echoes()
+
+    def test_without_colours(self, server: Server) -> None:
+        with Terminal(
+            80, "top", "--server", url_of(server), "--interval", "0.1", variables={"NO_COLOR": "1"}
+        ) as terminal:
+            terminal.until("mail")
+            terminal.press("q")
+            assert terminal.exit_code() == 0
+            assert "\x1b[7m" in terminal.output  # the selected row
+            assert not re.search(r"\x1b\[[39]\d", terminal.output)
+
+    def test_a_terminal_that_cannot_move_its_cursor(self, server: Server) -> None:
+        with Terminal(80, "top", "--server", url_of(server), variables={"TERM": "dumb"}) as terminal:
+            assert terminal.exit_code() == 2
+            assert "--once" in terminal.output
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("variables", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
+def test_tables_without_colours(server: Server, variables: dict[str, str]) -> None:
+    assert "\x1b[" in on_terminal(80, "functions", "--server", url_of(server))
+    output = on_terminal(80, "functions", "--server", url_of(server), variables=variables)
+    assert "mail" in output
+    assert "\x1b" not in output
+
+
+@pytest.mark.system
+def test_an_encoding_without_these_characters(server: Server) -> None:
+    with Wire(server.address) as peer:
+        peer.send(Kind.SUBMIT_JOB_BG, "仕事".encode(), b"", b"")
+        peer.receive_packet()
+    for arguments in (("functions",), ("top", "--once")):
+        command = [sys.executable, "-m", "switchgear", *arguments, "--server", url_of(server)]
+        done = subprocess.run(command, capture_output=True, env={**os.environ, "PYTHONIOENCODING": "latin-1"})
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert b"??" in done.stdout
+
+
+@pytest.mark.system
+def test_a_reader_that_closes_the_pipe(server: Server) -> None:
+    command = [sys.executable, "-m", "switchgear", "top", "--once", "--server", url_of(server)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
 
 
 @pytest.fixture

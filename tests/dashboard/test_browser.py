@@ -233,6 +233,17 @@ def test_a_server_that_demands_identities(tmp_path: Path) -> None:
         assert in_browser("login", url, tokens["viewer"], tokens["ops"], code)["problems"] == []
 
 
+def test_what_goes_wrong_around_an_open_page(tmp_path: Path) -> None:
+    """Hostile names, back and forward, zoom, print, a slow network, a server that restarts, a session that ends."""
+    file = tmp_path / "access.toml"
+    add = [sys.executable, "-m", "switchgear", "access", "add", "ops", "--role", "operate", "--file", str(file)]
+    token = subprocess.run(add, capture_output=True, text=True, check=True).stdout.split()[-1]
+    url = f"http://{HOST}:{free_port()}"
+    command = [sys.executable, "-m", "switchgear", "serve", "--listen", url, "--store", "memory:"]
+    with serving("--access-file", str(file), options="?access=open") as (_, guarded, _):
+        assert in_browser("trouble", f"{url}/", json.dumps(command), guarded, token)["problems"] == []
+
+
 @pytest.mark.xdist_group("postgresql")
 def test_the_nodes_of_a_cluster(postgres: Cluster) -> None:
     settings = ("cluster.enabled=true", "cluster.name=ada", "cluster.allow_async=true")

@@ -143,7 +143,10 @@ def worker_lost(harness: Harness, job: Job) -> None:
 
 def settled(harness: Harness, origin: JobState | None) -> Job:
     job = in_state(origin, harness)
-    harness.engine.complete_unowned(job)
+    if origin in (WAITING, SCHEDULED):
+        harness.engine.complete_without_run(job)
+    else:
+        harness.engine.complete_unowned(job)
     return job
 
 

@@ -6,8 +6,10 @@ import os
 import socket
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from itertools import count
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -257,3 +259,27 @@ class TestSomethingElseInItsPlace:
             eventually(lambda: commits_again(store, 3), "the store works again")
             assert set(read_payloads(store, [1, 2, 3])) == {1, 2, 3}
             close(store)
+
+
+class TestASnapshotThatIsHeld:
+    """By a backup or a forgotten session: versions of rows that were replaced stay until it ends."""
+
+    def test_commits_leave_no_versions_of_the_lease(self, database: Database, stack: ExitStack) -> None:
+        store = opened(database.url, stack)
+        versions = set()
+        for number in range(1, 20):
+            commit(store, [new_job(number)])
+            versions |= set(database.execute("SELECT ctid::text, xmin::text FROM sg_lease"))
+        assert len(versions) == 1
+
+    def test_commits_are_signs_of_life(self, database: Database, stack: ExitStack) -> None:
+        """From time to time, or a server that is never idle would give none."""
+        store = opened(database.url, stack)
+        store.lease.lease_seconds = 0.2
+        before = run(store.lease.look())
+        begun_s = time.monotonic()
+        for number in count(1):
+            commit(store, [new_job(number)])
+            if time.monotonic() - begun_s > 0.5:
+                break
+        assert run(store.lease.look()).beat - before.beat >= 2

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import termios
 import time
+from collections.abc import Mapping
 from types import TracebackType
 
 from tests.support.waiting import DEADLINE_SECONDS
@@ -21,19 +22,33 @@ __all__ = ["Terminal", "on_terminal"]
 class Terminal:
     """`switchgear` with some arguments on a terminal: what it shows is read, and keys are typed."""
 
-    def __init__(self, width: int, *arguments: str, height: int = 24) -> None:
+    def __init__(
+        self, width: int, *arguments: str, height: int = 24, variables: Mapping[str, str] | None = None
+    ) -> None:
         self.output = ""
-        self._ours, theirs = pty.openpty()
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
+        self._ours, self._theirs = pty.openpty()
+        theirs = self._theirs
+        self.resize(width, height)
         environ = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES", "NO_COLOR")}
         self._process = subprocess.Popen(
             [sys.executable, "-m", "switchgear", *arguments],
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,
-            env={**environ, "TERM": "xterm"},
+            env={**environ, "TERM": "xterm", **(variables or {})},
         )
-        os.close(theirs)
+
+    def resize(self, width: int, height: int = 24) -> None:
+        """Give the terminal another size."""
+        fcntl.ioctl(self._theirs, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
+
+    def send_signal(self, number: int) -> None:
+        """Send the command a signal."""
+        self._process.send_signal(number)
+
+    def echoes(self) -> bool:
+        """Whether the terminal shows what is typed, as it did before the command began."""
+        return bool(termios.tcgetattr(self._theirs)[3] & termios.ECHO)
 
     def until(self, text: str) -> None:
         """Read until this text is shown from now on; without it the test fails."""
@@ -59,8 +74,12 @@ class Terminal:
     def exit_code(self) -> int:
         """Read to the end."""
         deadline = time.monotonic() + DEADLINE_SECONDS
-        while self._read() and time.monotonic() < deadline:
-            pass
+        while time.monotonic() < deadline:
+            ended = self._process.poll() is not None
+            if select.select([self._ours], [], [], 0 if ended else 0.05)[0]:
+                self._read()
+            elif ended:
+                break
         return self._process.wait(DEADLINE_SECONDS)
 
     def __enter__(self) -> Terminal:
@@ -71,11 +90,12 @@ class Terminal:
     ) -> None:
         self._process.kill()
         self._process.wait()
+        os.close(self._theirs)
         os.close(self._ours)
 
 
-def on_terminal(width: int, *arguments: str, height: int = 24) -> str:
+def on_terminal(width: int, *arguments: str, height: int = 24, variables: Mapping[str, str] | None = None) -> str:
     """Everything that `switchgear` with these arguments shows on a terminal of this size, until it ends."""
-    with Terminal(width, *arguments, height=height) as terminal:
+    with Terminal(width, *arguments, height=height, variables=variables) as terminal:
         terminal.exit_code()
         return terminal.output

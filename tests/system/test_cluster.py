@@ -50,13 +50,15 @@ def port_of_our_own() -> int:
 class Node:
     """One server of a cluster, started again and again at the same address."""
 
-    def __init__(self, name: str, store: str, place: Path, *settings: str, options: str = "") -> None:
-        """`options` are those of the Gearman listener."""
+    def __init__(self, name: str, store: str, place: Path, *settings: str, options: str = "", host: str = HOST) -> None:
+        """`host` and `options` are those of the Gearman listener."""
         self.name = name
+        self.store = store
+        self.place = place
         self.port, self.pingpong_port, self.workers_port = (port_of_our_own() for _ in range(3))
         self._log = place / f"{name}.log"
         self._command = [sys.executable, "-m", "switchgear", "serve", "--store", store, "--joblog", "off"]
-        self._command += ["--listen", f"gearman://{HOST}:{self.port}{options}"]
+        self._command += ["--listen", f"gearman://{host}:{self.port}{options}", "--allow-remote"]
         self._command += ["--listen", f"pingpong://{HOST}:{self.pingpong_port}?workers={self.workers_port}"]
         for setting in ("cluster.enabled=true", f"cluster.name={name}", f"cluster.lease_seconds={LEASE_SECONDS}"):
             self._command += ["--set", setting]
@@ -145,6 +147,29 @@ def test_any_node_is_reached_and_sees_the_same(nodes: list[Node]) -> None:
     for node in nodes:
         with node.client() as client:
             assert len(client.control("jobs")["jobs"]) == 3
+
+
+def test_the_owner_knows_who_is_behind_a_standby(nodes: list[Node]) -> None:
+    """Here a client that comes from an address of this machine that is not a loopback address."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # sends nothing
+        except OSError:
+            pytest.skip("this machine has only loopback addresses")
+        own_host = str(probe.getsockname()[0])
+    ada, bob = (
+        Node(node.name, node.store, node.place, "cluster.allow_async=true", host="0.0.0.0") for node in nodes[:2]
+    )
+    with ExitStack() as stack:
+        for node in (ada, bob):
+            stack.callback(node.end)
+            node.start_and_wait()
+        with socket.create_connection((own_host, bob.port)) as client, Client(f"gearman://{HOST}:{ada.port}") as asking:
+            host, port = client.getsockname()
+            client.sendall(b"version\n")
+            assert client.recv(100).startswith(b"OK")
+            addresses = {connection["address"] for connection in asking.control("connections")["connections"]}
+            assert f"{host}:{port}" in addresses
 
 
 def test_a_graceful_stop_hands_over_at_once(nodes: list[Node]) -> None:

@@ -62,10 +62,20 @@ def test_the_roles_of_the_verbs() -> None:
     for verb in VERBS.values():
         assert verb.roles <= ALL_ROLES
         assert not (verb.changes and Role.READ in verb.roles), verb.name
-    assert {verb.name for verb in VERBS.values() if Role.WORK in verb.roles} == {"limit", "schedule", "declare"}
+    assert {verb.name for verb in VERBS.values() if Role.WORK in verb.roles} == {
+        "limit",
+        "schedule",
+        "declare",
+        "complete",
+        "wait_for",
+        "spawn",
+    }
     assert {verb.name for verb in VERBS.values() if Role.SUBMIT in verb.roles} == {
         "job",
         "states",
         "explain",
         "explain_server",
+        "complete",
+        "wait_for",
+        "spawn",
     }

@@ -176,6 +176,7 @@ CALLS: dict[str, Callable[[Program], object]] = {
     "Job.explain": lambda program: program.add.submit(1).explain(),
     "Job.cancel": lambda program: program.add.submit(1).cancel(),
     "Job.retry": lambda program: retried(program.add.submit(-1)),
+    "Job.complete": lambda program: program.add.options(delay=60).submit(1).complete(7),
     "Job.change": lambda program: program.add.options(delay=60).submit(1).change(priority="high", delay=0),
     "JobGroup.counts": lambda program: program.add.submit_many([1, 2]).counts(),
     "AppSchedules.list": lambda program: program.app.schedules.list(),

@@ -236,6 +236,9 @@ ANSWERS: dict[str, Callable[[OperatorHarness], Any]] = {
     "abort_bulk": lambda operator: operator.ask(
         "abort_bulk", id=operator.ask("bulk", action="cancel", handles=["H:t:4"])["id"]
     ),
+    "complete": lambda operator: operator.ask("complete", handle="H:t:4", result="7"),
+    "wait_for": lambda operator: operator.ask("wait_for", handle="H:t:5", after=["H:t:3"]),
+    "spawn": lambda operator: operator.ask("spawn", handle="H:t:4", jobs=["H:t:3"]),
     "change": lambda operator: operator.ask("change", handle="H:t:4", priority="high", run_at=0),
     "schedule": lambda operator: operator.ask("schedule", name="hourly", function="f", every_seconds=3600),
     "declare": lambda operator: operator.ask("declare", owner="shop", schedules=[], functions=[]),

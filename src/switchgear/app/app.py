@@ -310,6 +310,30 @@ class App:
         """
         return self.job_of(None, handle)
 
+    def signal(self, job: Job[Any] | str, name: str, value: Any = None) -> bool:
+        """Send a signal to a job, for `current_job().wait_for(name)`; False if one of this name had come before.
+
+        It may come before the job waits for it. The value is anything that JSON can express. Raises JobUnknown, or
+        ServerRefused if the job has ended.
+        """
+        from switchgear.app.job_events import make_requests, signal_job
+
+        return make_requests(self.transport, signal_job(self, _handle_of(job), name, value))
+
+    async def signal_async(self, job: Job[Any] | str, name: str, value: Any = None) -> bool:
+        """`signal` with asyncio."""
+        from switchgear.app.job_events import make_requests_async, signal_job
+
+        return await make_requests_async(self.transport, signal_job(self, _handle_of(job), name, value))
+
+    def approve(self, job: Job[Any] | str, *, by: str = "", comment: str = "", name: str = "approval") -> bool:
+        """Approve a job that waits for it (`wait_for_approval`); False if it was approved or rejected before."""
+        return self.signal(job, name, {"approved": True, "by": by, "comment": comment})
+
+    def reject(self, job: Job[Any] | str, *, by: str = "", comment: str = "", name: str = "approval") -> bool:
+        """Reject a job that waits for an approval; False if it was approved or rejected before."""
+        return self.signal(job, name, {"approved": False, "by": by, "comment": comment})
+
     def jobs(
         self,
         *,
@@ -656,6 +680,13 @@ def _rate_of(rate: str | tuple[int, float] | None, name: str) -> list[float] | N
 
 def _name_of(task: Task[Any, Any] | str | None) -> str | None:
     return task.name if isinstance(task, Task) else task
+
+
+def _handle_of(job: Job[Any] | str) -> str:
+    handle = job if isinstance(job, str) else getattr(job, "handle", None)
+    if not isinstance(handle, str):
+        raise TypeError(f"expected a job or the handle of one, not {job!r}")
+    return handle
 
 
 def _checked_exceptions(given: Iterable[type[Exception]]) -> tuple[type[Exception], ...]:

@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+import typing
+from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
-from typing import Final, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, cast, overload
 
-from switchgear.errors import JobCancelled, SwitchgearError
+from switchgear.errors import JobCancelled, ResultError, SwitchgearError
 
-__all__ = ["CurrentJob", "NotInAJob", "Retry", "current_job", "running"]
+if TYPE_CHECKING:
+    from switchgear.app.app import App
+    from switchgear.app.graph import GraphStep
+    from switchgear.app.job_events import Approval, JobEvents
+    from switchgear.app.task_options import Seconds
+
+__all__ = ["CurrentJob", "JobSuspended", "NotInAJob", "Retry", "current_job", "running"]
 
 _LARGEST_FIGURE: Final = 2**32 - 1  # what Gearman servers keep of a numerator
 
 D = TypeVar("D")
+J = TypeVar("J")
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class NotInAJob(SwitchgearError):
@@ -33,6 +43,13 @@ class Retry(SwitchgearError):
         if delay is not None and not 0 <= delay < float("inf"):
             raise ValueError(f"a delay is a number of seconds from 0 on, not {delay!r}")
         self.delay = delay
+
+
+class JobSuspended(BaseException):
+    """Raised in a task whose job waits at the server from now on: the end of this run, not of the job.
+
+    It is no `Exception`, so that a task does not catch it by mistake; `finally` and `with` work as ever.
+    """
 
 
 class CurrentJob:
@@ -65,6 +82,8 @@ class CurrentJob:
         self.deadline = time.time() + timeout_seconds if timeout_seconds else None
         """When this attempt has taken too long, in seconds since the epoch; None if it may take for ever."""
         self._on_progress = on_progress
+        self._app: App | None = None
+        self._job_events: JobEvents | None = None
         self._stop_reason = ""
         self._stopping: threading.Event | None = None  # made for the first who waits for it: most jobs never do
         self._lock = threading.Lock()
@@ -114,6 +133,131 @@ class CurrentJob:
     def seconds_left(self) -> float | None:
         """The seconds left until the timeout of this attempt; None if it has no timeout."""
         return None if self.deadline is None else max(0.0, self.deadline - time.time())
+
+    # --- waiting without a worker ---
+
+    def sleep(self, seconds: Seconds) -> None:
+        """Wait for this long without taking a slot: the task is called again from its beginning, and then goes on.
+
+        This and the methods below raise `JobSuspended`, which ends the run of the task, unless what they wait for has
+        come. See docs/howto/durable-tasks.md.
+        """
+        self._events.run(self._events.sleep(seconds))
+
+    async def sleep_async(self, seconds: Seconds) -> None:
+        """`sleep` with asyncio."""
+        await self._events.run_async(self._events.sleep(seconds))
+
+    @overload
+    def wait_for(self, name: str, timeout: Seconds | None = None) -> Any: ...
+    @overload
+    def wait_for(self, name: str, timeout: Seconds | None = None, *, kind: type[T]) -> T: ...
+    def wait_for(self, name: str, timeout: Seconds | None = None, *, kind: Any = Any) -> Any:
+        """Wait for a signal without taking a slot; returns its value, read as a `kind`.
+
+        `app.signal(job, name, value)` sends it. Raises TimeoutError if none comes within `timeout`, and ResultError
+        if the value is not of that kind.
+        """
+        return self._value_of(name, self._events.run(self._events.wait_for(name, timeout)), kind)
+
+    @overload
+    async def wait_for_async(self, name: str, timeout: Seconds | None = None) -> Any: ...  # noqa: ASYNC109
+    @overload
+    async def wait_for_async(self, name: str, timeout: Seconds | None = None, *, kind: type[T]) -> T: ...  # noqa: ASYNC109
+    async def wait_for_async(
+        self,
+        name: str,
+        timeout: Seconds | None = None,  # noqa: ASYNC109 - like `wait_for`
+        *,
+        kind: Any = Any,
+    ) -> Any:
+        """`wait_for` with asyncio."""
+        return self._value_of(name, await self._events.run_async(self._events.wait_for(name, timeout)), kind)
+
+    def wait_for_approval(self, name: str = "approval", timeout: Seconds | None = None) -> Approval:
+        """Wait until a person has approved or rejected the job (`app.approve`, `app.reject`); raises TimeoutError."""
+        from switchgear.app.job_events import Approval
+
+        return self.wait_for(name, timeout, kind=Approval)
+
+    async def wait_for_approval_async(
+        self,
+        name: str = "approval",
+        timeout: Seconds | None = None,  # noqa: ASYNC109 - like `wait_for`
+    ) -> Approval:
+        """`wait_for_approval` with asyncio."""
+        from switchgear.app.job_events import Approval
+
+        return await self.wait_for_async(name, timeout, kind=Approval)
+
+    def step(self, name: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call a function once for the job, however often its task is called: later runs are given its result.
+
+        The name is the step's own within the job. The result has to be JSON, and is remembered for 30 days. If the
+        worker is lost in the middle of the function, the function is called again.
+        """
+        from switchgear.app.job_events import STEP
+
+        event, known = self._events.run(self._events.recall(STEP, name))
+        if event.has_come:
+            return cast(T, self._converted(known, function))
+        result = function(*args, **kwargs)
+        self._events.run(self._events.remember(event, result))
+        return result
+
+    async def step_async(
+        self, name: str, function: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """`step` for a coroutine function."""
+        from switchgear.app.job_events import STEP
+
+        event, known = await self._events.run_async(self._events.recall(STEP, name))
+        if event.has_come:
+            return cast(T, self._converted(known, function))
+        result = await function(*args, **kwargs)
+        await self._events.run_async(self._events.remember(event, result))
+        return result
+
+    def spawn(self, step: GraphStep[J]) -> J:
+        """Submit a signature, group or chain; whatever waits for this job waits for these jobs too.
+
+        Returns the job, or the jobs of a group. A task that is called again is given the same ones.
+        """
+        return self._events.run(self._events.spawn(step))
+
+    async def spawn_async(self, step: GraphStep[J]) -> J:
+        """`spawn` with asyncio."""
+        return await self._events.run_async(self._events.spawn(step))
+
+    def bind(self, app: App) -> None:
+        """Set the app of the task; for executors."""
+        self._app = app
+
+    @property
+    def _events(self) -> JobEvents:
+        events = self._job_events
+        if events is None:
+            from switchgear.app.job_events import JobEvents
+
+            if self._app is None:
+                raise NotInAJob(f"{self!r} is not run by a worker of an app")
+            events = self._job_events = JobEvents(self._app, self.handle, self.raise_if_cancelled)
+        return events
+
+    def _value_of(self, name: str, data: bytes, kind: Any) -> Any:
+        from switchgear.app.arguments import Hint
+
+        try:
+            return Hint(kind).read(data)
+        except ValueError as error:
+            raise ResultError(f"{self.handle}: the value of the signal {name!r}: {error}") from error
+
+    def _converted(self, value: Any, function: Callable[..., Any]) -> Any:
+        """The result of a step as its function declares it."""
+        from switchgear.app.arguments import Hint
+
+        kind = typing.get_type_hints(function).get("return", Any) if hasattr(function, "__annotations__") else Any
+        return Hint(kind).convert(value)
 
     def end(self) -> None:
         """End the attempt: no more progress is reported; for executors."""

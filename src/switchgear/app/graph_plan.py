@@ -24,6 +24,7 @@ from switchgear.client.gearman.error_codes import GRAPH_NOT_FOUND
 from switchgear.client.gearman.graph_request import GraphIds
 from switchgear.client.gearman.submit_request import SubmitRequest
 from switchgear.errors import ClientError, ExtensionRequired, ServerRefused
+from switchgear.text import counted
 from switchgear.verbs.table import MOST_HANDLES
 
 if TYPE_CHECKING:
@@ -95,8 +96,10 @@ class PlannedJob(Reference, Generic[R]):
 class GraphPlan:
     """Jobs to be submitted together, in an order in which each follows its predecessors."""
 
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: App, *, beside: str = "") -> None:
+        """`beside` is the handle of a job at whose server these are submitted, if there are several."""
         self.app = app
+        self.beside = beside
         self.is_submitted = False
         self._nodes: list[tuple[Task[Any, Any], tuple[Any, ...], dict[str, Any]]] = []
         self._ids: GraphIds | None = None  # of a plan that is submitted as a whole
@@ -145,7 +148,7 @@ class GraphPlan:
         """Submit all jobs, and return when the server has taken them; raises what `Task.submit` raises."""
         refuse_to_block()
         transport = self.app.transport
-        steps = self._steps()
+        steps = self.steps()
         answer: Any = None
         with suppress(StopIteration):
             while True:
@@ -158,7 +161,7 @@ class GraphPlan:
     async def submit_async(self) -> None:
         """`submit` with asyncio."""
         transport = self.app.transport
-        steps = self._steps()
+        steps = self.steps()
         answer: Any = None
         with suppress(StopIteration):
             while True:
@@ -168,7 +171,7 @@ class GraphPlan:
                 except Exception as error:
                     answer = error
 
-    def _steps(self) -> Generator[Future[Any], Any, None]:
+    def steps(self) -> Generator[Future[Any], Any, None]:
         """The requests of the submission; each gets its answer, or the exception of it."""
         if not self._nodes:
             raise ValueError("a graph needs a job")
@@ -224,6 +227,7 @@ class GraphPlan:
                 requests: list[SubmitRequest] = []
                 with suppress(_NotSubmittedYetError):
                     for request in self._requests(index, trace):
+                        request.beside = self.beside
                         requests.append(request)
                 index += len(requests)
                 for batch in batches(requests):
@@ -245,6 +249,24 @@ class GraphPlan:
             with suppress(ClientError):
                 yield self.app.transport.control("bulk", arguments)
 
+    # --- a plan that was submitted before ---
+
+    def saved(self) -> dict[str, Any]:
+        """The handles of a submitted plan as JSON, for `restore`."""
+        if self._ids is not None:
+            return {"prefix": self._ids.prefix, "first": self._ids.first, "count": len(self)}
+        return {"handles": self._handles}
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        """Make this the plan that was submitted before; raises ValueError if it had other jobs."""
+        handles = saved.get("handles") or [f"{saved['prefix']}{saved['first'] + n}" for n in range(saved["count"])]
+        if len(handles) != len(self):
+            raise ValueError(
+                f"{counted(len(self), 'job')} now, and {len(handles)} when the same task was run before:"
+                " a task that is called again has to do the same as before"
+            )
+        self._handles, self.is_submitted = list(handles), True
+
     # --- requests ---
 
     def _requests(self, first: int, trace: str) -> Iterator[SubmitRequest]:
@@ -262,6 +284,8 @@ class GraphPlan:
 
     def _existing_predecessor(self) -> str:
         """The handle of a job that exists and that the plan waits for, if there are several servers."""
+        if self.beside:
+            return self.beside
         if len(self.app.locations) > 1:
             for task, args, kwargs in self._nodes:
                 for value in (*args, *kwargs.values(), *task.settings.after):

@@ -7,9 +7,9 @@ import queue
 import time
 from collections.abc import AsyncIterator, Generator, Iterator
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
-from switchgear.app.arguments import REFERENCE, Reference, read_untyped_result
+from switchgear.app.arguments import REFERENCE, Reference, read_untyped_result, to_json
 from switchgear.app.exceptions import restored_failure
 from switchgear.app.payloads.codec import PLAIN
 from switchgear.app.payloads.envelope import is_envelope
@@ -19,6 +19,7 @@ from switchgear.app.transport import refuse_to_block
 from switchgear.client.gearman.job_subscriber import JobEnd, JobSubscriber, Progress
 from switchgear.client.gearman.requests import UNKNOWN
 from switchgear.errors import ClientError, JobFailed, JobUnknown, ResultError
+from switchgear.json_bytes import plain
 
 if TYPE_CHECKING:
     from switchgear.app.app import App
@@ -27,6 +28,17 @@ if TYPE_CHECKING:
 __all__ = ["Job", "Updates"]
 
 R = TypeVar("R")
+
+# What jobs of other libraries have.
+_INSTEAD: Final = {
+    "get": "job.result() waits for the result",
+    "ready": "job.status().is_finished says whether it has ended",
+    "state": "job.status().state is its state",
+    "id": "job.handle identifies it",
+    "task_id": "job.handle identifies it",
+    "revoke": "job.cancel() cancels it",
+    "forget": "the option retention= says how long it is kept",
+}
 
 
 class Job(Reference, Generic[R]):
@@ -48,6 +60,13 @@ class Job(Reference, Generic[R]):
         of = f" {self.task.name}" if self.task is not None else ""
         end = self._known_end
         return f"<Job {self.handle}{of}{' ' + end.state if end is not None else ''}>"
+
+    if not TYPE_CHECKING:  # for type checkers there are no other names
+
+        def __getattr__(self, name: str) -> Any:
+            instead = _INSTEAD.get(name)
+            hint = f"; {instead}" if instead else ""
+            raise AttributeError(f"'Job' object has no attribute {name!r}{hint}", name=name, obj=self)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Job) and (other.handle, other.app) == (self.handle, self.app)
@@ -212,6 +231,19 @@ class Job(Reference, Generic[R]):
             await self.status_async()
             return False
         return True
+
+    def complete(self, result: R) -> None:
+        """Complete a job that does not run with this result, without running it; raises ServerRefused."""
+        self._ask("complete", result=plain(self._result_bytes(result)))
+
+    async def complete_async(self, result: R) -> None:
+        """`complete` with asyncio."""
+        await self._ask_async("complete", result=plain(self._result_bytes(result)))
+
+    def _result_bytes(self, result: R) -> bytes:
+        data = to_json(result) if self.task is None else self.task.arguments.encode_result(result)
+        payloads = self.app.payloads
+        return data if payloads is None else payloads.wrap(data, "" if self.task is None else self.task.name, [])
 
     def retry(self) -> None:
         """Run a job again that ended without success, with all its attempts; raises ServerRefused."""

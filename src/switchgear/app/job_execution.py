@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import msgspec
 
 from switchgear.app.chunks import calls_in, chunk_result
-from switchgear.app.current_job import CurrentJob, Retry, running
+from switchgear.app.current_job import CurrentJob, JobSuspended, Retry, running
 from switchgear.app.exceptions import raised_line
 from switchgear.app.failure import Failure
 from switchgear.app.payloads.codec import PLAIN
 from switchgear.app.payloads.envelope import Envelope, is_envelope
-from switchgear.client.gearman.assigned_job import AssignedJob, Complete, Fail, Outcome, RetryLater, Stopped
+from switchgear.client.gearman.assigned_job import SUSPENDED, AssignedJob, Complete, Fail, Outcome, RetryLater, Stopped
 from switchgear.client.gearman.job_subscriber import JobEnd
 from switchgear.errors import ArgumentError
 
@@ -100,6 +100,7 @@ def _run(task: Task[Any, Any], assignment: AssignedJob, job: CurrentJob) -> Outc
 
 
 def _call(task: Task[Any, Any], assignment: AssignedJob, job: CurrentJob) -> Outcome:
+    job.bind(task.app)
     with running(job):
         try:
             args, kwargs = _arguments(task, assignment)
@@ -147,6 +148,7 @@ async def _run_async(task: Task[Any, Any], assignment: AssignedJob, job: Current
 
 
 async def _call_async(task: Task[Any, Any], assignment: AssignedJob, job: CurrentJob) -> Outcome:
+    job.bind(task.app)
     with running(job):
         try:
             args, kwargs = await _beside_loop(_arguments, task, assignment)
@@ -212,6 +214,8 @@ def classify(
     """The outcome of an attempt whose task has raised an exception."""
     if job.cancelled:  # whatever it raised on its way out
         return Stopped(job.cancel_reason)
+    if isinstance(error, JobSuspended):
+        return Stopped(SUSPENDED)
     text = error_text(error)
     options = task.settings
     failures = _failures_of(job)

@@ -40,6 +40,8 @@ class JobInfo:
     expires_at: datetime | None
     finished_at: datetime | None
     predecessors: tuple[str, ...]
+    label: str = ""  # what people see beside the task
+    key: str = ""  # what limits and fair sharing count by
     details: Mapping[str, Any] = field(repr=False, default_factory=dict)
 
     @classmethod
@@ -62,6 +64,8 @@ class JobInfo:
             expires_at=_moment(answer["expires_at"]),
             finished_at=_moment(answer["finished_at"]),
             predecessors=tuple(answer.get("predecessors", ())),
+            label=_text(answer.get("label")) or "",
+            key=_text(answer.get("key")) or "",
             details=answer,
         )
 

@@ -7,7 +7,9 @@ descriptions stand here.
 from __future__ import annotations
 
 import errno
+import io
 import os
+import sys
 from enum import IntEnum
 from importlib import import_module
 from typing import NamedTuple
@@ -23,7 +25,7 @@ from switchgear.errors import (
 from switchgear.text import printable, without_secrets
 from switchgear.version import VERSION
 
-__all__ = ["COMMANDS", "LOG_FORMAT", "UNREACHABLE_HINT", "ExitCode", "exit_code_of", "main", "report"]
+__all__ = ["COMMANDS", "LOG_FORMAT", "UNREACHABLE_HINT", "ExitCode", "exit_code_of", "has_no_colors", "main", "report"]
 
 
 class ExitCode(IntEnum):
@@ -93,6 +95,7 @@ COMMANDS = {
     "cancel": _Lazy("switchgear.cli.control", "cancel", "Cancel a job."),
     "retry": _Lazy("switchgear.cli.control", "retry", "Run a finished job again."),
     "change": _Lazy("switchgear.cli.control", "change", "Change the priority or the start time of a job."),
+    "signal": _Lazy("switchgear.cli.send_signal", "signal", "Tell a waiting job that something has happened."),
     "pause": _Lazy("switchgear.cli.control", "pause", "Stop starting jobs of a function."),
     "resume": _Lazy("switchgear.cli.control", "resume", "Start jobs of a paused function again."),
     "limit": _Lazy("switchgear.cli.limit", "limit", "Show or set the concurrency and rate limits of a function."),
@@ -210,8 +213,20 @@ def _describe(error: BaseException) -> str:
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(VERSION, message="%(prog)s %(version)s")
-def main() -> None:
+@click.pass_context
+def main(ctx: click.Context) -> None:
     """One job server for many protocols: run it, submit jobs to it, run workers, inspect it.
 
     Each command has examples in its own help.
     """
+    if has_no_colors():
+        ctx.color = False
+    for stream in (sys.stdout, sys.stderr):
+        # What an encoding such as Latin-1 has no character for becomes a question mark, and ends no command.
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="replace")
+
+
+def has_no_colors() -> bool:
+    """Whether the user wants no colours (https://no-color.org), or the terminal has none."""
+    return bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"

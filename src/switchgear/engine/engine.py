@@ -658,6 +658,15 @@ class Engine:
         """
         self._commands.add_predecessors(job, job_ids, edges, is_checked=is_checked)
 
+    def let_successors_wait(self, job: Job, job_ids: tuple[int, ...]) -> Iterator[None]:
+        """Let each job that waits for this unfinished one wait for others too, under the policy that it has for this
+        one; raises CycleRefused. Yields between two of them."""
+        return self._commands.let_successors_wait(job, job_ids)
+
+    def complete_without_run(self, job: Job, result: bytes = b"") -> None:
+        """Complete a job that does not run with a result, without running it; raises Refused."""
+        self._commands.complete_without_run(job, result)
+
     def change(self, job: Job, *, priority: int = -1, run_at_us: int = -1) -> Job:
         """Change the priority or the run-at time of a job that waits; raises Refused. Returns the job.
 

@@ -292,12 +292,12 @@ def waiting(parts: ExplainParts, job: Job, name: Name) -> Iterator[Reason]:
     for in_vain in (True, False):
         for job_id in islice(job.predecessors, MOST_LOOKED_AT):
             state = unsuccessful.get(job_id) if in_vain else parts.packed.state_of(job_id)
-            if state is None:
+            if state is None or (in_vain and policy_of(job, job_id) == EdgePolicy.RUN):  # it waits for that no more
                 continue
             if named == MOST_NAMED:
                 break
             named += 1
-            yield waiting_for(job, job_id, state, name)
+            yield waiting_for(parts, job, job_id, state, name)
     if job.blockers > named:
         yield Reason("waiting_for_more", f"waits for {job.blockers - named} more", {"count": job.blockers - named})
     function = job.function
@@ -306,10 +306,12 @@ def waiting(parts: ExplainParts, job: Job, name: Name) -> Iterator[Reason]:
         yield Reason("stuck", f"{text}: all wait for jobs that did not succeed", {"function": function.name})
 
 
-def waiting_for(job: Job, job_id: int, state: JobState, name: Name) -> Reason:
+def waiting_for(parts: ExplainParts, job: Job, job_id: int, state: JobState, name: Name) -> Reason:
     policy = EdgePolicy(policy_of(job, job_id))
     data = {"job_id": job_id, "state": state.name.lower(), "on_failure": policy.name.lower()}
-    text = f"waits for {name(job_id)}, which "
+    other = parts.packed.look_at(job_id)
+    label = shortened(other.label) if other is not None and other.has_details else ""
+    text = f"waits for {name(job_id)}{f' ({label})' if label else ''}, which "
     if state in FINAL_STATES:
         text += f"{ENDED_WORDS[state]}; retry that one, or cancel this"
     else:

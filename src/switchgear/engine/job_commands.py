@@ -106,7 +106,37 @@ class JobCommands:
                 yield current
                 branches.append(iter(self._dependencies.waiting_for(current.id)))
 
+    # --- complete ---
+
+    def complete_without_run(self, job: Job, result: bytes) -> None:
+        """Complete a job that does not run with a result, without running it; raises Refused."""
+        state = self._state
+        job = self._packed.job(job.id) or job
+        if state.jobs.get(job.id) is not job or job.state is RUNNING:
+            reason = REFUSED_RUNNING if job.state is RUNNING else REFUSED_CONFLICT
+            raise Refused(reason, f"{{}} is {job.state.name.lower()}: it cannot be completed", job.id)
+        self._transitions.leave_queue(job)
+        if state.is_too_late(job):
+            self._transitions.expire(job)
+            raise Refused(REFUSED_CONFLICT, "{} is expired: it cannot be completed", job.id)
+        state.set_result(job, result)
+        self._transitions.finish(job, Cause.SETTLED)
+
     # --- more predecessors ---
+
+    def let_successors_wait(self, job: Job, job_ids: tuple[int, ...]) -> Iterator[None]:
+        """Let each job that waits for this unfinished one wait for others too, under the policy that it has for this
+        one; raises CycleRefused.
+
+        Yields between two of them. A job that begins to wait meanwhile is not among them.
+        """
+        if self._state.jobs.get(job.id) is not job:
+            raise Refused(REFUSED_CONFLICT, f"{{}} is {job.state.name.lower()}", job.id)
+        for successor in self._dependencies.waiting_for(job.id):
+            if successor.state is WAITING:
+                edges = bytes([policy_of(successor, job.id)]) * len(job_ids)
+                self.add_predecessors(successor, job_ids, edges, is_checked=False)
+            yield None
 
     def add_predecessors(self, job: Job, job_ids: tuple[int, ...], edges: bytes, *, is_checked: bool) -> None:
         """Add predecessors to an unfinished job; raises CycleRefused if it would wait for itself.

@@ -38,7 +38,7 @@ MOVES: Final[tuple[tuple[Cause, tuple[JobState, ...], JobState], ...]] = (
     (Cause.HELD_BACK,          (SCHEDULED, READY, RUNNING),            WAITING),
     (Cause.TAKEN,              (READY,),                               RUNNING),
     (Cause.SUCCEEDED,          (RUNNING,),                             DONE),
-    (Cause.SETTLED,            (READY, RUNNING),                       DONE),
+    (Cause.SETTLED,            (WAITING, SCHEDULED, READY, RUNNING),   DONE),
     (Cause.ENDED_BADLY,        (READY, RUNNING),                       FAILED),
     (Cause.WORKER_LOST,        (RUNNING,),                             READY),
     (Cause.SERVER_LOST,        (RUNNING,),                             READY),

@@ -19,8 +19,8 @@ from typing import Final
 
 __all__ = ["UNITS_PER_TURN", "SlicedKind", "SlicedWork"]
 
-# This many jobs in one turn take one to three milliseconds, compiled, and some ten, interpreted.
-UNITS_PER_TURN: Final = 500
+# This many jobs in one turn take half a millisecond to one and a half, compiled, and some five, interpreted.
+UNITS_PER_TURN: Final = 250
 
 
 class SlicedKind(IntEnum):

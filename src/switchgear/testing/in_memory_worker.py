@@ -11,7 +11,7 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from switchgear.app.job_execution import current_job_of, references_of, run, run_async
-from switchgear.client.gearman.assigned_job import AssignedJob, Outcome
+from switchgear.client.gearman.assigned_job import SUSPENDED, AssignedJob, Outcome, Stopped
 from switchgear.client.gearman.worker_events import JobAssigned, JobRevoked, JobUnrunnable, RefusedByServer
 from switchgear.client.gearman.worker_protocol import WorkerIntroduction, WorkerProtocol
 from switchgear.testing.in_memory_hub import InMemoryHub
@@ -135,7 +135,8 @@ class InMemoryWorker:
         self._pump()
 
     def _report(self, assignment: AssignedJob, outcome: Outcome) -> None:
-        self._talk.report(assignment.handle, outcome)
+        if not (isinstance(outcome, Stopped) and outcome.reason == SUSPENDED):  # else the server has taken it away
+            self._talk.report(assignment.handle, outcome)
         self._pump()
 
     def _pump(self) -> None:
@@ -155,6 +156,8 @@ class InMemoryWorker:
             job = self._running.get(event.handle)
             if job is not None:
                 job.cancel(event.reason)
+            else:
+                self._talk.forget(event.handle)
         elif isinstance(event, RefusedByServer) and event.about:
             raise event.error
         elif isinstance(event, JobUnrunnable):

@@ -225,11 +225,13 @@ class PolicyAnswer(TypedDict):
 
 
 class FunctionAnswer(TypedDict):
-    """One function; counts of ended jobs are since the server started; `dead` ones are also `failed`."""
+    """One function; counts of ended jobs are since the server started; `dead` ones are also `failed`, and
+    `ready_by_priority` are those of high, normal and low priority."""
 
     name: PlainBytes
     total: int
     ready: int
+    ready_by_priority: list[int]
     running: int
     waiting_or_scheduled: int
     workers: int
@@ -356,6 +358,18 @@ class CancelAnswer(TypedDict):
     cancelled: list[str]
     count: NotRequired[int]
     more: NotRequired[bool]
+
+
+class WaitForAnswer(TypedDict):
+    """Whether the job waits now; it does not if all the others have ended as it needs them to."""
+
+    waits: bool
+
+
+class SpawnAnswer(TypedDict):
+    """How many jobs wait for the others too."""
+
+    successors: int
 
 
 class RetryAnswer(TypedDict):

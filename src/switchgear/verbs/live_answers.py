@@ -211,7 +211,8 @@ class SeriesAnswer(TypedDict):
 
 
 class ErrorGroupAnswer(TypedDict):
-    """Failed jobs of one function with about the same error; `error` has # for numbers and '…' for quoted texts."""
+    """Failed jobs of one function with about the same error; `error` has # for numbers and '…' for quoted texts, and
+    `trend` counts those of each of 24 equal parts of the time from `trend_from` until now."""
 
     function: PlainBytes
     error: str
@@ -219,6 +220,7 @@ class ErrorGroupAnswer(TypedDict):
     dead: int
     first_at: float
     last_at: float
+    trend: list[int]
     examples: list[str]
     example_error: str
 
@@ -229,6 +231,7 @@ class ErrorsAnswer(TypedDict):
 
     groups: list[ErrorGroupAnswer]
     groups_count: int
+    trend_from: float
     searched: int
     complete: bool
     searched_to: int

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final
 
-from switchgear.states import DONE, FINAL_STATES, PRIORITY_NAMES, CatchUp, JobState
+from switchgear.states import DONE, FINAL_STATES, PRIORITY_NAMES, CatchUp, EdgePolicy, JobState
 from switchgear.verbs import answers, live_answers
 from switchgear.verbs.access import Role
 from switchgear.verbs.kinds import (
@@ -32,6 +32,7 @@ from switchgear.verbs.kinds import (
 
 __all__ = [
     "BULK_STATES",
+    "EVENT_FUNCTION",
     "MOST_HANDLES",
     "MOST_JOBS",
     "SERIES_METRICS",
@@ -53,6 +54,8 @@ SERIES_METRICS: Final = ("submitted", "done", "failed", "ready", "running", "old
 MOST_JOBS: Final = 1000  # in one answer; more would block the server for too long
 MOST_CONNECTIONS: Final = 1000
 MOST_HANDLES: Final = 10_000
+# The function of jobs that stand for what tasks wait for, such as signals; submitters may complete these.
+EVENT_FUNCTION: Final = "switchgear.event"
 LATEST_SECONDS: Final = 2**43 // 1000 * 1000  # what fits into 63 bits of microseconds
 LONGEST_INTERVAL_SECONDS: Final = 100_000 * 366 * 24 * 3600
 
@@ -61,6 +64,7 @@ UNFINISHED_NAMES: Final = tuple(state.name.lower() for state in JobState if stat
 UNSUCCESSFUL_NAMES: Final = tuple(state.name.lower() for state in JobState if state in FINAL_STATES - {DONE})
 # Bulk actions, and the states of jobs that each can change.
 BULK_STATES: Final[Mapping[str, tuple[str, ...]]] = {"cancel": UNFINISHED_NAMES, "retry": UNSUCCESSFUL_NAMES}
+EDGE_POLICY_NAMES: Final = tuple(policy.name.lower() for policy in EdgePolicy)
 CATCH_UP_NAMES: Final = tuple(policy.name.lower() for policy in CatchUp)
 
 
@@ -739,6 +743,46 @@ _ROWS: Final = (
         is_long=True,
         command="change",
         library="Job.change",
+    ),
+    OperatorVerb(
+        "complete",
+        "Complete a job that does not run with a result, without running it.",
+        Role.OPERATE,
+        answers.JobSummary,
+        (ONE_HANDLE, Argument("result", PayloadText(), "The result of the job.", default=b"")),
+        Keeps.CHANGE,
+        is_long=True,
+        also=_ONE_JOB | _DECLARED,  # for events; see `net.operations.verb_access`
+        command="(signal; it completes the job of an event)",
+        library="Job.complete",
+    ),
+    OperatorVerb(
+        "wait_for",
+        "Let an unfinished job wait for others; a running one is taken from its worker, and runs again after them.",
+        Role.WORK,
+        answers.WaitForAnswer,
+        (
+            ONE_HANDLE,
+            Argument("after", HandleList(MOST_HANDLES), "The jobs to wait for.", required=True),
+            Argument("on_failure", Word(EDGE_POLICY_NAMES), "If one of them does not succeed.", default="run"),
+        ),
+        Keeps.CHANGE,
+        is_long=True,
+        also=_ONE_JOB,
+        command="(for running tasks)",
+        library="(CurrentJob.wait_for and others in a running task use it)",
+    ),
+    OperatorVerb(
+        "spawn",
+        "Let all jobs that wait for an unfinished job wait for others too.",
+        Role.WORK,
+        answers.SpawnAnswer,
+        (ONE_HANDLE, Argument("jobs", HandleList(MOST_HANDLES), "The jobs to wait for.", required=True)),
+        Keeps.CHANGE,
+        is_long=True,
+        also=_ONE_JOB,
+        command="(for running tasks)",
+        library="(CurrentJob.spawn in a running task uses it)",
     ),
     # --- schedules ---
     OperatorVerb(

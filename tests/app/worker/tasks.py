@@ -32,6 +32,19 @@ async def add_async(a: int, b: int = 1) -> int:
     return a + b
 
 
+def await_word(place: str) -> str:
+    """Notes each run, sleeps, and waits for a signal."""
+    _note(place, "runs")
+    current_job().sleep(0.05)
+    return current_job().wait_for("word", kind=str)
+
+
+async def await_word_async(place: str) -> str:
+    _note(place, "runs")
+    await current_job().sleep_async(0.05)
+    return await current_job().wait_for_async("word", kind=str)
+
+
 def process_id() -> int:
     return os.getpid()
 
@@ -187,14 +200,34 @@ def count_threads() -> int:
 
 def make_app(url: str = NOWHERE) -> App:
     app = App(url)
-    here: list[Callable[..., Any]] = [add, add_async, fail, hold, hold_async, hold_in_pool, resist, burn]
+    here: list[Callable[..., Any]] = [
+        await_word,
+        await_word_async,
+        add,
+        add_async,
+        fail,
+        hold,
+        hold_async,
+        hold_in_pool,
+        resist,
+        burn,
+    ]
     here += [leave_an_exit, total, chatter, count_threads, repeat, hand_on, log_and_print]
     for function in here:
         app.task(name=function.__name__)(function)
     app.task(name="flaky", retries=3, backoff=0.02, jitter=False)(flaky)
     app.task(name="ask_again", retries=1, backoff=100.0)(ask_again)
     app.task(name="hold_limited", timeout=0.2)(hold)
-    in_processes: list[Callable[..., Any]] = [add, process_id, hold, hold_async, ignore, resist, resist_async]
+    in_processes: list[Callable[..., Any]] = [
+        await_word,
+        add,
+        process_id,
+        hold,
+        hold_async,
+        ignore,
+        resist,
+        resist_async,
+    ]
     in_processes += [leak, leave_an_exit, count_threads, chatter, repeat, shout, hand_on, log_and_print]
     for function in in_processes:
         app.task(name=f"{function.__name__}_in_process", run_in="process")(function)

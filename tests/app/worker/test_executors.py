@@ -53,6 +53,20 @@ def test_progress_is_heard(server: Server, task: str) -> None:
     assert [(update.done, update.total, update.message) for update in news] == [(1, 2, "adding")]
 
 
+@pytest.mark.parametrize("task", ["await_word", "await_word_async", "await_word_in_process"])
+def test_a_task_that_waits_leaves_its_slot_and_comes_back(server: Server, task: str, tmp_path: Path) -> None:
+    with working(server, f"{task} add", slots=1) as crew:
+        job = crew.submit(task, str(tmp_path))
+        eventually(lambda: job.status().state == "waiting", "it waits", within_seconds=60)
+        eventually(lambda: "signal word" in str(job.explain()), "it waits for the signal")
+        eventually(lambda: not crew.worker.running_jobs, "the slot is free")
+        assert crew.run("add", 1, 2) == 3
+        assert crew.app.signal(job, "word", "go")
+        assert job.result(DEADLINE_SECONDS) == "go"
+        assert lines(tmp_path, "runs") >= 2  # three times, unless the sleep was over before it began to wait
+        assert (job.status().attempts, job.status().details["losses"]) == (1, 0)
+
+
 @pytest.mark.parametrize("task", ["chatter", "chatter_in_process"])
 def test_much_progress_is_told_in_little(server: Server, task: str) -> None:
     with working(server, task) as crew:

@@ -13,6 +13,7 @@ export async function launch(more = []) {
 // A page; `problems` has all that went wrong in it.
 export async function openPage(context, problems) {
   const page = await context.newPage();
+  page.setDefaultTimeout(90000); // other programs may have the processor
   page.on("console", (message) => {
     if (["error", "warning"].includes(message.type())) problems.push(`console: ${message.text()} (${message.location().url}) at ${page.url()}`);
   });

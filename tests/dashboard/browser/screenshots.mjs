@@ -18,7 +18,7 @@ const answersFile = `${folder}/answers.json`;
 const problems = [];
 const browser = await launch();
 
-const ROUTES = { overview: "overview", functions: "functions", jobs: "jobs?state=failed", job: "job/", stream: "stream", graph: "graph" };
+const ROUTES = { overview: "overview", flows: "flows", functions: "functions", jobs: "jobs?state=failed", job: "job/", stream: "stream", graph: "graph" };
 const NARROW = ["overview", "jobs", "stream"]; // that are looked at on a telephone, too
 
 // --- noting the answers of a real server ---

@@ -30,6 +30,11 @@ await show(page, base, "overview");
 await page.waitForFunction(() => document.querySelectorAll("nav a.place").length > 8);
 const places = await views(page);
 for (const place of places) await visit(place, place);
+// The matrix of protocols has its cells below the headings of their columns.
+await show(page, base, "flows");
+await page.waitForSelector(".matrix");
+const columns = (selector) => page.$$eval(selector, (cells) => cells.map((cell) => Math.round(cell.getBoundingClientRect().left)));
+if (String(await columns(".matrix thead th")) !== String(await columns(".matrix tbody tr:first-child > *"))) problems.push("the cells of the matrix are not below their headings");
 await show(page, base, "jobs?state=failed");
 const job = await page.getAttribute("tbody a[href^='#/job/']", "href");
 await visit(job.slice(2), "job");

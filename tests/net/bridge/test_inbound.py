@@ -16,6 +16,7 @@ from tests.support.redis_server import RedisServer, overhearing, running_redis
 
 CLAIMED = "switchgear:claimed:shout"
 HOLDERS = "switchgear:holders:shout"
+TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
 def nothing_is_held(store: Any) -> bool:
@@ -47,6 +48,17 @@ async def test_a_job_is_run_and_told_of_in_the_order_of_the_document(server: Red
             f"ZREM {CLAIMED} 1",
         ]
         assert nothing_is_held(store)
+
+
+@in_loop
+async def test_a_job_brings_its_trace_context_if_it_is_valid(server: RedisServer, store: Any) -> None:
+    async with bridged(server) as harness:
+        worker = harness.worker("shout")
+        for number, trace in ((1, TRACE), (2, "mine"), (3, "")):
+            store.hset(f"job:shout:{number}", "traceparent", trace)
+            assert queue(store, "shout") == number
+            job = await harness.taken(worker)
+            assert job.trace.decode() == (trace if trace == TRACE else "")
 
 
 @in_loop

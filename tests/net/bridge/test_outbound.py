@@ -11,6 +11,7 @@ from tests.net.bridge.harness import PREFIX, BridgeHarness, bridge_url, bridged,
 from tests.support.redis_server import RedisServer, overhearing, running_redis
 
 QUEUE = "queue:shout:normal"
+TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
 def finish(store: Any, job_id: int, status: str = "success", output: str = "OUT", function: str = "shout") -> None:
@@ -48,6 +49,16 @@ async def test_a_job_is_pushed_as_the_document_says_and_its_result_fetched(serve
             await soon(lambda: job.state is DONE, "the job is done")
             assert job.result == b"HELLO"
             await soon(lambda: not store.keys("switchgear:pushed:*"), "the mark is removed")
+
+
+@in_loop
+async def test_a_job_takes_its_trace_context_along(server: RedisServer, store: Any) -> None:
+    async with bridged(server, outbound="shout") as harness:
+        harness.submit("shout")
+        traced = harness.submit("shout")
+        traced.trace = TRACE.encode()
+        await pushed(harness, store, 2)
+        assert [store.hget(f"job:shout:{number}", "traceparent") for number in (1, 2)] == [None, TRACE]
 
 
 @in_loop

@@ -104,7 +104,7 @@ def test_every_job_is_in_exactly_one_place(shared_server: RedisServer, steps: li
 def test_a_pushed_job_is_queued_once(store: Any) -> None:
     for number in ("1", "2"):
         keys = [KEYS.mark(b"H:1"), KEYS.job(number.encode()), b"queue:shout:normal"]
-        answer = store.eval(SCRIPTS.push.text, 3, *keys, "H:1", number, "input", KEYS.channel, 100, "")
+        answer = store.eval(SCRIPTS.push.text, 3, *keys, "H:1", number, "input", KEYS.channel, 100, "", "")
         assert answer == "1"
     assert store.lrange("queue:shout:normal", 0, -1) == ["1"]
     assert store.keys("job:*") == ["job:shout:1"]

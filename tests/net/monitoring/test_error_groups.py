@@ -61,7 +61,10 @@ def test_groups() -> None:
     assert first["examples"] == ["H:t:3", "H:t:2", "H:t:1"]
     assert first["example_error"] == "file 2 is missing"
     assert (answer["complete"], answer["searched_to"], answer["searched"]) == (True, 0, 5)
+    assert (first["trend"], answer["trend_from"]) == ([0] * 23 + [3], first["last_at"] + 10 - 86_400)
     since = first["first_at"] + 1
+    trend = operator.ask("errors", since=since)["groups"][0]["trend"]  # of 29 seconds, 9 and 19 after their beginning
+    assert [(part, count) for part, count in enumerate(trend) if count] == [(7, 1), (15, 1)]
     assert operator.ask("errors", since=since)["groups"][0]["count"] == 2
     assert operator.ask("errors", function="g")["groups"] == []
     assert len(operator.ask("errors", limit=1)["groups"]) == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gzip
 from pathlib import Path
 
 import pytest
@@ -171,7 +172,21 @@ def test_what_there_is_not() -> None:
     assert (answer.status, answer.headers["allow"]) == (405, "GET, HEAD, OPTIONS, POST")
     answer = harness.ask("c", "OPTIONS", "/v1/jobs")
     assert (answer.status, answer.headers["allow"]) == (204, "GET, HEAD, OPTIONS, POST")
+    answer = harness.ask("c", "OPTIONS", "*")
+    assert (answer.status, answer.headers["allow"]) == (204, "DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT")
     assert harness.bad_input == []  # whoever mistypes an address has not broken a protocol
+
+
+@pytest.mark.parametrize(("target", "body"), [("/v1/jobs", b'{"function": "f"}'), ("/v1/functions/f/jobs", b"x")])
+def test_a_compressed_body_is_refused_instead_of_passed_to_a_worker_as_it_is(target: str, body: bytes) -> None:
+    harness = HttpHarness()
+    answer = harness.ask("c", "POST", target, gzip.compress(body), {"Content-Encoding": "gzip"})
+    assert (answer.status, answer.code) == (415, "unknown_content_coding")
+    assert answer.headers["accept-encoding"] == "identity"
+    assert harness.ask("c", "POST", target, body, {"Content-Encoding": "Identity"}).status == 201
+    announced = {"Content-Encoding": "br", "Expect": "100-continue", "Content-Length": "3"}
+    assert harness.ask("other", "POST", target, None, announced).status == 415
+    assert harness.engine.next_job_id == 2
 
 
 @pytest.mark.parametrize(

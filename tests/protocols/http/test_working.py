@@ -111,6 +111,51 @@ def test_progress_renews_the_lease_and_tells_whether_the_job_was_cancelled() -> 
     assert not harness.engine.workers
 
 
+def test_a_connection_that_takes_one_job_after_the_other_is_one_worker() -> None:
+    harness = HttpHarness()
+    for number in range(1, 4):
+        submit(harness)
+        finish(harness, take(harness), b"r")
+        assert [answer.status for answer in harness.heard("worker")] == [204]
+        assert state(harness, number) == "done"
+        assert list(harness.engine.workers) == [1]
+    harness.pass_time(1_000)  # it has no job that its lease could be about
+    submit(harness)
+    taken = harness.ask("worker", "POST", "/v1/functions/f/take?lease=10")
+    assert list(harness.engine.workers) == [1]
+    harness.pass_time(11)
+    assert state(harness, 4) == "ready"
+    assert not harness.engine.workers
+    finish(harness, taken, b"r")
+    assert [answer.code for answer in harness.heard("worker")] == ["not_held"]
+
+
+def test_workers_of_a_connection_leave_with_it() -> None:
+    harness = HttpHarness()
+    for function in ("f", "g"):
+        submit(harness, function=function)
+        finish(harness, take(harness, function), b"r")
+        harness.heard("worker")
+    assert len(harness.engine.workers) == 2
+    assert harness.ask("worker", "POST", "/v1/functions/f/take").status == 204  # there is nothing more to do
+    assert len(harness.engine.workers) == 1
+    harness.leave("worker")
+    assert not harness.engine.workers
+
+
+def test_a_job_that_one_connection_took_and_another_reports_on_leaves_no_worker() -> None:
+    harness = HttpHarness()
+    submit(harness)
+    taken = take(harness)
+    submit(harness)
+    other = harness.ask("reporter", "POST", "/v1/functions/f/take")
+    assert report(harness, taken, "result", b"r", "PUT").status == 204
+    assert [worker.running for worker in harness.engine.workers.values()] == [{2: harness.engine.job(2)}]
+    assert report(harness, other, "result", b"r", "PUT").status == 204
+    harness.leave("reporter")
+    assert not harness.engine.workers
+
+
 def test_an_earlier_attempt_is_fenced_off() -> None:
     harness = HttpHarness()
     submit(harness)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from switchgear.client.gearman.assigned_job import AssignedJob, Complete, Outcome, RetryLater, Stopped
+from switchgear.client.gearman.assigned_job import SUSPENDED, AssignedJob, Complete, Outcome, RetryLater, Stopped
 
-__all__ = ["CANCELLED", "AppWorkerObserver", "LoggingObserver"]
+__all__ = ["CANCELLED", "EXPECTED_REASONS", "AppWorkerObserver", "LoggingObserver"]
 
 CANCELLED: Final = "cancelled"  # the reason if a job was cancelled on the server
+EXPECTED_REASONS: Final = frozenset({CANCELLED, SUSPENDED})  # somebody asked for it: no problem
 
 _LOG: Final = logging.getLogger("switchgear.worker")
 
@@ -78,8 +79,8 @@ class LoggingObserver(AppWorkerObserver):
         _LOG.debug("%s (%s) released, not started", assignment.handle, assignment.function)
 
     def job_dropped(self, assignment: AssignedJob, reason: str, seconds: float) -> None:
-        # What somebody asked for is no problem, and one request may cancel very many.
-        level = logging.DEBUG if reason == CANCELLED else logging.WARNING
+        # One request may cancel very many.
+        level = logging.DEBUG if reason in EXPECTED_REASONS else logging.WARNING
         _LOG.log(level, "%s (%s) not finished: %s", assignment.handle, assignment.function, reason)
 
     def note(self, text: str, *, is_problem: bool = False) -> None:

@@ -20,7 +20,7 @@ from switchgear.app.worker.executor import Attempt, Executor, ExecutorOwner
 from switchgear.app.worker.observer import AppWorkerObserver
 from switchgear.app.worker.prefetch import Prefetch
 from switchgear.backoff import ReconnectBackoff
-from switchgear.client.gearman.assigned_job import Outcome, Stopped
+from switchgear.client.gearman.assigned_job import SUSPENDED, Outcome, Stopped
 from switchgear.client.gearman.error_codes import LEASE_EXPIRED
 from switchgear.client.gearman.worker_connection import WorkerConnection
 from switchgear.client.gearman.worker_events import (
@@ -32,7 +32,7 @@ from switchgear.client.gearman.worker_events import (
     RefusedByServer,
     WorkerEvent,
 )
-from switchgear.client.gearman.worker_protocol import TIMED_OUT, WorkerIntroduction
+from switchgear.client.gearman.worker_protocol import HELD_BACK, TIMED_OUT, WorkerIntroduction
 
 if TYPE_CHECKING:
     from switchgear.app.task import Task
@@ -224,7 +224,7 @@ class SlotPool(ExecutorOwner):
         if attempt is None:
             connection.protocol.forget(event.handle)
             return
-        attempt.job.cancel(event.reason)
+        attempt.job.cancel(SUSPENDED if event.reason == HELD_BACK else event.reason)
         self.executor.cancel(attempt, hard=event.reason == TIMED_OUT)
 
     def _on_timeout(self, attempt: Attempt) -> None:
@@ -254,6 +254,12 @@ class SlotPool(ExecutorOwner):
             self._observer.job_dropped(
                 attempt.assignment, attempt.job.cancel_reason or "no client waits for it any more", attempt.seconds
             )
+            self._on_change(False)
+        elif isinstance(outcome, Stopped) and outcome.reason == SUSPENDED:
+            connection.protocol.forget(attempt.handle)
+            attempt.job.end()
+            attempt.send_progress = None
+            self._observer.job_dropped(attempt.assignment, SUSPENDED, attempt.seconds)
             self._on_change(False)
         elif self._counts_interruptions and isinstance(outcome, Stopped) and outcome.reason == STOPPING:
             self._interrupted.add(connection)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
 import sys
 import time
@@ -11,6 +13,7 @@ from typing import Any, Final
 
 import click
 
+from switchgear.cli.main import has_no_colors
 from switchgear.cli.output import json_option, print_json, server_option, text_of
 from switchgear.cli.top.screen import KeyCommand, Screen
 from switchgear.cli.top.views import VIEWS, VerbServer
@@ -20,6 +23,7 @@ from switchgear.errors import ServerRefused, ServerUnreachable
 __all__ = ["top"]
 
 KEY_SECONDS: Final = 0.05  # how soon the screen follows a key
+COLOR: Final = re.compile(r"\x1b\[[39][0-9]m")
 
 
 @click.command(
@@ -47,6 +51,8 @@ def top(server: str, interval: float, view: str, filter_text: str, once: bool, a
         raise click.UsageError("--json goes with --once.")
     if not once and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise click.UsageError("This needs a terminal; --once prints one screen.")
+    if not once and os.environ.get("TERM") == "dumb":
+        raise click.UsageError("This terminal cannot move its cursor (TERM=dumb); --once prints one screen.")
     if as_json:
         with Client(server) as client:
             print_json(_everything(client))
@@ -56,7 +62,7 @@ def top(server: str, interval: float, view: str, filter_text: str, once: bool, a
     try:
         if once:
             monitor.ask()
-            for line in screen.lines(*_size()):
+            for line in screen.all_lines(_size()[0]):
                 click.echo(line)
         else:
             monitor.run(interval)
@@ -116,18 +122,21 @@ class Monitor:
         from switchgear.cli.top.terminal import full_screen  # termios is not there on every system
 
         next_at = time.monotonic()
-        shown: list[str] = []
+        shown: tuple[tuple[int, int], list[str]] = ((0, 0), [])
         with full_screen() as keys:
             while True:
                 now = time.monotonic()
                 if now >= next_at and not self._screen.is_held:
                     self._try(self.ask)
                     next_at = now + interval
-                lines = self._screen.lines(*_size())
-                if lines != shown:
-                    sys.stdout.write("\x1b[H" + "\x1b[K\r\n".join(lines) + "\x1b[K\x1b[J")
+                size = _size()
+                lines = self._screen.lines(*size)
+                if (size, lines) != shown or keys.was_left:
+                    text = "\x1b[H" + "\x1b[K\r\n".join(lines) + "\x1b[K\x1b[J"
+                    sys.stdout.write(COLOR.sub("", text) if has_no_colors() else text)
                     sys.stdout.flush()
-                    shown = lines
+                    shown = (size, lines)
+                    keys.was_left = False
                 view = self._screen.view
                 for key in keys.keys(min(interval, max(KEY_SECONDS, next_at - now))):
                     command = self._screen.press(key)

@@ -208,6 +208,10 @@ class Screen:
         body = body[:room]
         return [*head, *body, *[""] * (room - len(body)), *foot][:height]
 
+    def all_lines(self, width: int) -> list[str]:
+        """The screen without keys, with as many lines as there are rows, to be printed once."""
+        return [*self._head(width), *self._list(width, len(self.entries) + 2)]
+
     def _head(self, width: int) -> list[str]:
         overview = self.overview
         title = f"switchgear top  {printable(self.server)}"
@@ -255,7 +259,8 @@ class Screen:
         lines = [click.style(_cut(title, width), fg="cyan"), *table]
         if entries and len(table) > 1:
             selected = 2 + at - first
-            lines[selected] = click.style(click.unstyle(lines[selected]).ljust(width), reverse=True)
+            text = click.unstyle(lines[selected])
+            lines[selected] = click.style(text + " " * (width - shown_width(text)), reverse=True)
         return lines
 
     def _cells(self, entry: Entry, width: int) -> list[str]:

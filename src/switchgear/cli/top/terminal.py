@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import sys
 import termios
 import tty
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Final
+from contextlib import contextmanager, suppress
+from typing import Final, NoReturn
 
 __all__ = ["KeyReader", "full_screen"]
 
@@ -43,6 +44,7 @@ class KeyReader:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._pending = b""
+        self.was_left = False  # the screen was left meanwhile, by Ctrl-Z, and is empty
 
     def keys(self, seconds: float) -> list[str]:
         """The keys that were pressed, after at most so many seconds; raises EOFError if the terminal is gone."""
@@ -87,16 +89,44 @@ class KeyReader:
 
 @contextmanager
 def full_screen() -> Iterator[KeyReader]:
-    """The terminal without lines, echo and cursor, with a screen of its own, which ends with the block."""
+    """The terminal without lines, echo and cursor, with a screen of its own, which ends with the block.
+
+    The terminal is as it was before also if a signal ends or suspends the program.
+    """
     descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)
-    out = sys.stdout
-    try:
+    keys = KeyReader(descriptor)
+
+    def write(text: str) -> None:
+        # By the descriptor: a signal may come while the stream is being written to.
+        with suppress(OSError):
+            os.write(sys.stdout.fileno(), text.encode())
+
+    def enter() -> None:
         tty.setcbreak(descriptor)
-        out.write("\x1b[?1049h\x1b[?25l")
-        out.flush()
-        yield KeyReader(descriptor)
+        write("\x1b[?1049h\x1b[?25l")
+
+    def leave() -> None:
+        with suppress(termios.error):  # the terminal may be gone
+            termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+        write("\x1b[?25h\x1b[?1049l")
+
+    def end(number: int, frame: object) -> NoReturn:
+        raise SystemExit(128 + number)
+
+    def suspend(number: int, frame: object) -> None:
+        """Ctrl-Z: the shell gets its screen back until the command goes on."""
+        leave()
+        os.kill(os.getpid(), signal.SIGSTOP)
+        keys.was_left = True
+        enter()
+
+    handlers = {signal.SIGTERM: end, signal.SIGHUP: end, signal.SIGTSTP: suspend}
+    earlier = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    try:
+        enter()
+        yield keys
     finally:
-        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
-        out.write("\x1b[?25h\x1b[?1049l")
-        out.flush()
+        leave()
+        for number, handler in earlier.items():
+            signal.signal(number, handler)

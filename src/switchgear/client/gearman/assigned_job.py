@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 import msgspec
 
-__all__ = ["AssignedJob", "Complete", "Fail", "Outcome", "RetryLater", "Stopped"]
+__all__ = ["SUSPENDED", "AssignedJob", "Complete", "Fail", "Outcome", "RetryLater", "Stopped"]
 
 
 class AssignedJob(msgspec.Struct, frozen=True):
@@ -48,6 +49,11 @@ class RetryLater:
     delay_seconds: float
     error: str
     attempts_limit: int = 0  # of the task, for jobs that have none
+
+
+# The reason of an attempt that ended because its job waits at the server now. It is not reported: the server has told
+# the worker, or is about to, that the job is no longer its own.
+SUSPENDED: Final = "it waits for something else"
 
 
 @dataclass(frozen=True, slots=True)

@@ -232,6 +232,8 @@ class PendingSubmission(RoutedRequest):
         self._protocol: ClientProtocol
 
     def job_handle(self) -> str:
+        if self._requests and self._requests[0].beside:
+            return self._requests[0].beside
         return next((str(handle) for request in self._requests for handle in request.options.get("after") or ()), "")
 
     def send(self, protocol: ClientProtocol) -> None:
@@ -351,6 +353,9 @@ _VERB_PURPOSE: Final = {
     "pause_schedule": "a schedule",
     "resume_schedule": "a schedule",
     "run_schedule": "a schedule",
+    "complete": "a signal",
+    "wait_for": "a task that waits",
+    "spawn": "a task that spawns jobs",
     "server": "a description of the server",
     "functions": "a list of functions",
     "workers": "a list of workers",

@@ -59,6 +59,7 @@ class SubmitRequest:
     needs: tuple[str, ...] = ()  # which of these a plain server does not have, in the words of the user
     # Called with the handle, or with the exception, by those who wait for the answer.
     on_outcome: Callable[[str | Exception], None] | None = None
+    beside: str = ""  # the handle of a job: of several servers, the one that has it is asked
 
     @property
     def is_background(self) -> bool:

@@ -56,7 +56,8 @@ __all__ = ["HEARTBEAT", "TIMED_OUT", "WorkerIntroduction", "WorkerProtocol"]
 ENVELOPE_BYTES: Final = 256  # of a result: its header, and the handle of its job
 TIMED_OUT: Final = "timed_out"
 # After a revocation for one of these reasons the job is no longer the worker's, and a report would be an error.
-GONE_REASONS: Final = frozenset({TIMED_OUT, "held_back"})
+HELD_BACK: Final = "held_back"  # the job waits for others now
+GONE_REASONS: Final = frozenset({TIMED_OUT, HELD_BACK})
 _FINAL_STATES: Final = frozenset({"done", "failed", "cancelled", "expired"})
 HEARTBEAT: Final = b"alive"
 _CONFIRMATION: Final = b"done"

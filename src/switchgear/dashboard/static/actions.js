@@ -337,10 +337,9 @@ const REMEDIES = {
   workers_busy: (data, job) => html`<a class="button small" href=${link("workers", "", { function: format.plain(job.function) })}>${texts.remedies.workers}</a>
     <a class="button small" href=${link("jobs", "", { function: format.plain(job.function), state: "running" })}>${texts.remedies.running}</a>`,
   workers_absent: (data, job) => html`<a class="button small" href=${link("workers", "", { function: format.plain(job.function) })}>${texts.remedies.workers}</a>`,
-  waiting_for: (data, job, can) => html`${jobLink(data.handle || data.job || "", data.handle || texts.remedies.thatJob)}
-    ${can("operate") && ["failed", "cancelled", "expired"].includes(data.state) ? html`
-      ${data.handle ? html`<button class="button small first" @click=${() => retryJob(data.handle)}>${texts.remedies.retryThat}</button>` : nothing}
-      <button class="button small danger" @click=${() => cancelJob(job.handle)}>${texts.remedies.cancelThis}</button>` : nothing}`,
+  waiting_for: (data, job, can) => (can("operate") && ["failed", "cancelled", "expired"].includes(data.state) ? html`
+    ${data.handle ? html`<button class="button small first" @click=${() => retryJob(data.handle)}>${texts.remedies.retryThat}</button>` : nothing}
+    <button class="button small danger" @click=${() => cancelJob(job.handle)}>${texts.remedies.cancelThis}</button>` : nothing),
   stuck: (data, job) => html`<a class="button small" href=${link("graph", "", { function: format.plain(job.function) })}>${texts.job.showGraph}</a>`,
   storage: () => html`<a class="button small" href=${link("storage")}>${texts.views.storage.name}</a>`,
   running: (data) => (data.worker_id ? html`<a class="button small" href=${link("workers", "", { filter: format.plain(data.worker) || String(data.worker_id) })}>${texts.remedies.worker}</a>` : nothing),
@@ -350,8 +349,11 @@ const REMEDIES = {
 
 const quoted = (text) => (/^[\w.:/-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
 
-export function remedies(reason, job, can) {
-  const remedy = REMEDIES[reason.word];
-  const shown = remedy ? remedy(reason.data || {}, job, can) : nothing;
-  return shown === nothing ? nothing : html`<div class="actions">${shown}</div>`;
+// A reason with its remedies.  A job that it names is a link in its text.
+export function reasonBox(reason, job, can) {
+  const data = reason.data || {};
+  const shown = REMEDIES[reason.word]?.(data, job, can) ?? nothing;
+  const [before, ...after] = data.handle ? reason.text.split(data.handle) : [reason.text];
+  return html`<div class="reason"><p>${before}${after.length ? html`${jobLink(data.handle)}${after.join(data.handle)}` : nothing}</p>
+    ${shown === nothing ? nothing : html`<div class="actions">${shown}</div>`}</div>`;
 }

@@ -80,7 +80,7 @@ class LineChart extends HTMLElement {
       width: Math.max(120, this.clientWidth), height: this.height,
       cursor: { y: false, drag: { x: true, y: false } },
       legend: { show: false },
-      padding: [10, 12, 0, 0],
+      padding: [10, 30, 0, 0],
       axes: [{ ...axis, size: 30, space: 80, values: (_, ticks, axisIndex, space, step) => ticks.map((tick) => timeText(tick, step)) }, { ...axis, size: 52, values: (_, ticks) => ticks.map((tick) => format.short(tick)) }],
       scales: { x: { time: true }, y: { range: (_, low, high) => [0, Math.max(1, high * 1.08)] } },
       series: [{}, ...this.#series.map((each) => {

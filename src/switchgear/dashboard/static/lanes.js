@@ -6,6 +6,7 @@ import * as format from "./format.js";
 const t = texts.stream;
 const MOST_ROWS = 65536;
 const MOST_LANES = 64;
+const MOST_SHARED = 4096;
 const GROUPS = 48;
 // Hues that colour-blind eyes can tell apart (Okabe and Ito), and what is written on them.
 const PALETTE = [["#0072b2", "#fff"], ["#e69f00", "#201400"], ["#009e73", "#00180f"], ["#cc79a7", "#240012"], ["#56b4e9", "#00182a"], ["#d55e00", "#fff"], ["#8a7a2a", "#fff"], ["#6f5bb5", "#fff"]];
@@ -35,6 +36,8 @@ export class Lanes {
     this.offset = 0; // the clock of the server minus this one
     this.ordered = null;
     this.shared = new Map(); // workers that share a lane
+    this.logged = new Map(); // lanes that only the job log knows, by the name of their worker
+    this.every = 1; // of the runs from the job log, one in so many is here
   }
 
   // An answer of /v1/stream, or an event of the topic.
@@ -63,7 +66,16 @@ export class Lanes {
     const share = data.running.length ? Math.max(1, (data.running_count || 0) / data.running.length) : 1;
     for (const row of data.running) this.lane(String(row[0])).running.push(this.block(data.functions, row, share));
     if (this.count > MOST_ROWS) this.thin();
+    if (this.shared.size > MOST_SHARED) this.forget();
     this.revision += 1;
+  }
+
+  // Takers of single jobs over HTTP come and go for as long as the page is open: most of their numbers mean nothing any more.
+  forget() {
+    for (const [id, lane] of this.shared) {
+      if (this.shared.size <= MOST_SHARED / 2) break;
+      if (lane === t.takers) this.shared.delete(id);
+    }
   }
 
   // An answer of /v1/runs, which replaces what was there.
@@ -82,6 +94,32 @@ export class Lanes {
     for (const lane of this.lanes.values()) lane.rows.sort((a, b) => a.end - b.end);
   }
 
+  // An answer of /v1/runs that goes on before what is there: the lanes of the present begin earlier.
+  addPast(data, until) {
+    const names = data.workers.map(({ name, protocol }) => laneName(name, protocol) || format.plain(name) || t.nameless);
+    const byName = new Map([...this.lanes.values()].map((lane) => [lane.name, lane]));
+    const older = new Map();
+    for (const row of data.rows) {
+      const block = this.block(data.functions, row, data.every);
+      if (block.end === null || block.end > until) continue; // it is among those that were watched
+      const name = names[row[0]];
+      let lane = byName.get(name);
+      if (!lane) {
+        lane = this.lane(name === t.takers ? name : `log ${name}`);
+        lane.name = name;
+        byName.set(name, lane);
+        this.logged.set(name, lane.id);
+      }
+      block.worker = lane.id;
+      if (!older.has(lane)) older.set(lane, []);
+      older.get(lane).push(block);
+      this.count += 1;
+    }
+    for (const [lane, rows] of older) lane.rows = [...rows.sort((a, b) => a.end - b.end), ...lane.rows];
+    this.every = Math.max(this.every, data.every);
+    this.revision += 1;
+  }
+
   lane(worker) {
     const id = this.shared.get(worker) || worker;
     let lane = this.lanes.get(id);
@@ -93,10 +131,13 @@ export class Lanes {
   }
 
   worker(id, { name, protocol }) {
-    // Whoever takes single jobs over HTTP is a new worker each time, without a name: they share a lane.
-    if (protocol === "http" && /^(worker \d+)?$/.test(format.plain(name))) this.shared.set(id, t.takers);
+    const shared = laneName(name, protocol);
+    const known = shared || format.plain(name);
+    if (shared) this.shared.set(id, shared);
+    // The job log knows workers by their names; the first that comes with one goes on in its lane.
+    else if (this.logged.has(known) && !this.lanes.has(id)) this.shared.set(id, this.logged.get(known));
+    if (!shared) this.logged.delete(known);
     const lane = this.lane(id);
-    const known = this.shared.get(id) || format.plain(name);
     if (!known || known === lane.name) return;
     lane.name = known;
     this.ordered = null;
@@ -105,7 +146,8 @@ export class Lanes {
   block(functions, [worker, index, job, start, end, outcome], weight) {
     const name = format.plain(functions[index] ?? "");
     this.functions.add(name);
-    return { worker: String(worker), function: name, job, start, end, outcome, weight };
+    const id = String(worker);
+    return { worker: this.shared.get(id) || id, function: name, job, start, end, outcome, weight };
   }
 
   // Of the older three quarters of each lane every second row goes, and the others count double: what is long ago is
@@ -130,12 +172,12 @@ export class Lanes {
   }
 
   // The lanes to be shown, by name: workers, or groups of neighbours if there are too many.  `only` are the first and the
-  // last of a group.
-  shown(only) {
+  // last of a group; workers of which nothing was heard since some time are gone.
+  shown(only, since = -Infinity) {
     this.ordered ??= [...this.lanes.values()].sort((a, b) => names.compare(a.name, b.name) || names.compare(a.id, b.id));
     const first = only ? this.ordered.findIndex((lane) => lane.id === only[0]) : -1;
     const last = only ? this.ordered.findIndex((lane) => lane.id === only[1]) : -1;
-    const all = first >= 0 && last >= 0 ? this.ordered.slice(first, last + 1) : this.ordered;
+    const all = (first >= 0 && last >= 0 ? this.ordered.slice(first, last + 1) : this.ordered).filter((lane) => lane.running.length || !(lane.rows.at(-1)?.end < since));
     if (all.length <= MOST_LANES) return { lanes: all, all: all.length, isHeat: false };
     const size = Math.ceil(all.length / GROUPS);
     const lanes = [];
@@ -168,6 +210,9 @@ export class Lanes {
     return JSON.stringify({ traceEvents: events });
   }
 }
+
+// Whoever takes single jobs over HTTP is a new worker each time, without a name: they share a lane, which this names.
+const laneName = (name, protocol) => (protocol === "http" && /^(worker \d+)?$/.test(format.plain(name)) ? t.takers : "");
 
 // The attempts of a lane in a window, the newest first.
 export function* visible(lane, from, until) {

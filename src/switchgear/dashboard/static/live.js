@@ -14,7 +14,9 @@ const channel = "BroadcastChannel" in globalThis ? new BroadcastChannel(`switchg
 const hasLocks = Boolean(navigator.locks && channel);
 
 // What is known of each topic: an object for `overview` and `job:…`, {columns, rows: Map} for tables.
-export const live = { status: "idle", topics: {}, history: new Map() };
+// `history` has the course of each function since the page is open: its ready jobs, and how many had ended at two times;
+// `busy` how often each worker was looked at, and was busy.
+export const live = { status: "idle", topics: {}, history: new Map(), busy: new Map() };
 
 let mine = [];
 let listener = () => {};
@@ -31,6 +33,7 @@ export function watch(topics, onEvent) {
   mine = topics;
   for (const topic of Object.keys(live.topics)) if (!topics.includes(topic)) delete live.topics[topic];
   if (!topics.includes("functions")) live.history.clear();
+  if (!topics.includes("workers")) live.busy.clear();
   announce();
 }
 
@@ -55,16 +58,23 @@ function applyTable(topic, kind, data) {
   for (const key of data.gone || []) known.rows.delete(keyOf(key));
 }
 
-// How the queue of each function went while this page was open, for its small curve.
+// How the queue of each function went while this page was open, for its small curve and the time that it takes.
 function remember() {
-  const known = live.topics.functions;
-  if (!known) return;
-  for (const [key, row] of known.rows) {
-    let values = live.history.get(key);
-    if (!values) live.history.set(key, (values = []));
-    values.push(row.ready);
-    if (values.length > HISTORY) values.shift();
+  const at = Date.now() / 1000;
+  for (const [key, row] of live.topics.functions?.rows || []) {
+    const now = { at, ended: row.done + row.failed + row.cancelled + row.expired };
+    let known = live.history.get(key);
+    if (!known) live.history.set(key, (known = { ready: [], since: now, next: now }));
+    if (at - known.next.at > HISTORY * 2) Object.assign(known, { since: known.next, next: now });
+    known.ready.push(row.ready);
+    if (known.ready.length > HISTORY) known.ready.shift();
+    known.rate = at - known.since.at > 5 ? Math.max(0, (now.ended - known.since.ended) / (at - known.since.at)) : null;
   }
+  for (const [key, row] of live.topics.workers?.rows || []) {
+    const [looks, busy] = live.busy.get(key) || [0, 0];
+    live.busy.set(key, [looks + 1, busy + (row.running ? 1 : 0)]);
+  }
+  for (const key of live.busy.keys()) if (!live.topics.workers?.rows.has(key)) live.busy.delete(key);
 }
 
 // A tab that has just come hears of changes before it gets its own snapshot; it cannot use them.
@@ -77,7 +87,7 @@ function apply(topic, message) {
   listener(topic, kind, data, message.at);
 }
 
-setInterval(() => { if (live.status === "live" && mine.includes("functions")) { remember(); listener("history"); } }, 2000);
+setInterval(() => { if (live.status === "live" && (mine.includes("functions") || mine.includes("workers"))) { remember(); listener("history"); } }, 2000);
 
 function setStatus(status) {
   if (live.status === status) return;

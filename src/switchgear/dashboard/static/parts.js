@@ -155,7 +155,8 @@ export const jobsOf = (name, state) => link("jobs", "", { function: format.plain
 export const toJob = (job) => link("job", encodeURIComponent(job.handle));
 export const zero = (text = "–") => html`<span class="zero">${text}</span>`;
 
-export const legend = (parts) => html`<div class="legend">${parts.map(([color, text]) => html`<span><i .style=${`background:var(--${color})`}></i>${text}</span>`)}</div>`;
+// What the lines of a chart are: [[color, text, isDashed], …].
+export const legend = (parts) => html`<div class="legend">${parts.map(([color, text, isDashed]) => html`<span><i class=${isDashed ? "dashed" : ""} .style=${`color:var(--${color})`}></i>${text}</span>`)}</div>`;
 
 // Sort by a word of the URL: "-ready" is the most first.
 export function sorted(rows, word, keys) {

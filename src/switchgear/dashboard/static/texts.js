@@ -118,7 +118,7 @@ export const texts = {
   },
   functions: {
     none: "There is no function yet", noneText: "A function appears with its first worker or its first job.", noMatch: "No function fits",
-    filter: "Filter by name", paused: "paused", noWorker: "no worker", pause: "Pause", resume: "Resume", oldest: "Oldest", trend: "Ready, lately",
+    filter: "Filter by name", paused: "paused", noWorker: "no worker", pause: "Pause", resume: "Resume", oldest: "Oldest", drain: "Empty in", trend: "Lately",
     trendLabel: (name) => `Ready jobs of ${name} in the last two minutes`,
     pausedNow: (name) => `${name} is paused: its jobs wait.`, resumedNow: (name) => `${name} goes on.`,
     show: { all: "All", queued: "With jobs", starved: "Without workers", paused: "Paused", failing: "With failures" },
@@ -164,7 +164,7 @@ export const texts = {
     then: (span) => `for ${span}`, forNow: (span) => `for ${span} until now`,
     facts: {
       priority: "Priority", attempts: "Attempts", created: "Submitted", runAt: "To run at", expires: "Expires", finished: "Ended", timeout: "Time limit", unique: "Unique key",
-      name: "Name", key: "Key", schedule: "Schedule", requires: "Requires", losses: "Workers lost", origin: "Came by", delivery: "Result",
+      name: "Name", key: "Key", schedule: "Schedule", label: "Label", trace: "Trace", requires: "Requires", losses: "Workers lost", origin: "Came by", delivery: "Result",
     },
     deliveries: { wait: "its submitter waits for it", handle: "can be asked for later", throw_away: "nobody wants it" },
     causes: {
@@ -180,7 +180,7 @@ export const texts = {
     modes: { tree: "Tree", text: "Text", hex: "Hex" }, download: "Download", empty: "Nothing.", cut: "The rest is in the download.", redacted: "The setting http.redact hides payloads or results of this function.",
     items: (count) => many(count, "item"), keys: (count) => many(count, "key"), moreItems: (count) => `… ${count} more`,
   },
-  remedies: { workers: "Its workers", worker: "Its worker", running: "What runs", thatJob: "that job", retryThat: "Retry that job", cancelThis: "Cancel this job" },
+  remedies: { workers: "Its workers", worker: "Its worker", running: "What runs", retryThat: "Retry that job", cancelThis: "Cancel this job" },
   cancel: {
     short: "Cancel", title: (handle) => `Cancel ${handle}?`, text: "Its result will not come. Jobs that wait for it follow the rule of their edges.", button: "Cancel the job",
     done: (handle) => `${handle} is cancelled.`,
@@ -202,11 +202,11 @@ export const texts = {
   workers: {
     none: "No worker is connected", noneText: "Start one, in any of the protocols:", noMatch: "No worker fits", noneFor: (name) => `No worker does ${name}`, filter: "Filter by name or address",
     show: { all: "All", busy: "Busy", idle: "Idle", long: "Over 10 min" }, unnamed: (id) => `worker ${id}`, protocol: "Protocol", state: "State", busy: "Busy", idle: "Idle", asleep: "Asleep",
-    job: "Runs", andOthers: (count) => `+${count}`, age: "For", offers: "Does", address: "Address", connected: "Connected",
+    share: "Busy", shareHelp: "The share of the time since this page was opened", job: "Runs", andOthers: (count) => `+${count}`, age: "For", offers: "Does", address: "Address", connected: "Connected",
     count: (shown, all) => (shown === all ? many(all, "worker") : `${shown.toLocaleString("en")} of ${many(all, "worker")}`),
   },
   errors: {
-    ranges: { all: "All", hour: "Last hour", day: "Last day", week: "Last week" }, first: "First", last: "Last", example: "Example", retry: "Retry all …",
+    ranges: { all: "All", hour: "Last hour", day: "Last day", week: "Last week" }, first: "First", last: "Last", trend: "Trend", trendLabel: (error, count) => `${count} jobs with ${error} in the time of the filter, or in the last day`, example: "Example", retry: "Retry all …",
     retryLabel: (error) => `Retry all jobs with ${error}`, unnamed: "(without a text)", none: "No job has failed", noneText: "Failures appear here, grouped by their text.", noneHere: "Nothing failed in this selection.",
     searched: (count) => `All ${count} unsuccessful jobs that the server keeps were looked at.`, searchedTo: (count, id) => `${count} jobs were looked at, down to number ${id}.`,
   },
@@ -275,6 +275,6 @@ export const texts = {
     fromLog: (every) => (every > 1 ? `From the job log, one run in ${every.toLocaleString("en")}` : "From the job log"), noLog: "Nothing was recorded before: the server has no job log (serve --joblog)",
     dropped: (count) => `${many(count, "attempt")} not shown`, lanes: (all) => many(all, "worker"), groups: (shown, all) => `${many(all, "worker")} in ${shown} lanes`, span: (text) => `${text} wide`, until: (moment) => `until ${moment}`, table: "The same as a table",
     started: "Started", took: "Took", outcome: "Outcome", pinned: "Pinned", unpin: "Unpin", outcomes: { done: "done", failed: "failed", cancelled: "cancelled", expired: "expired", requeued: "requeued", sampled: "seen running", running: "running" },
-    unnamed: (id) => `worker ${id}`, takers: "over HTTP", exported: "The trace opens in chrome://tracing and in Perfetto.",
+    unnamed: (id) => `worker ${id}`, takers: "over HTTP", nameless: "unnamed", exported: "The trace opens in chrome://tracing and in Perfetto.",
   },
 };

@@ -23,6 +23,7 @@ from switchgear.net.bridge.bridge_context import FINAL, BridgeContext
 from switchgear.net.bridge.keys import FUNCTIONS, JOB_SECONDS, LOCK_SECONDS, PRIORITIES, Keys
 from switchgear.net.bridge.scripts import SCRIPTS
 from switchgear.telemetry import text_of
+from switchgear.trace_context import is_traceparent
 
 __all__ = ["Claim", "Inbound", "Served"]
 
@@ -255,7 +256,7 @@ class Inbound:
         claim = served.claims[job_id] = Claim(served, job_id)
         served.waiting += 1
         self.shared.commands.add(
-            ("HMGET", served.keys.job(job_id), "input", "status", "origin"),
+            ("HMGET", served.keys.job(job_id), "input", "status", "origin", "traceparent"),
             then=partial(self._submit, claim, queue),
             refused=lambda error: self._forget(claim),
         )
@@ -266,7 +267,7 @@ class Inbound:
     def _submit(self, claim: Claim, queue: bytes, fields: list[bytes | None]) -> None:
         if not self._is_held(claim):
             return
-        data, status, origin = fields
+        data, status, origin, trace = fields
         keys = claim.served.keys
         if status is None or status in FINAL or self._is_own(keys, claim.id, origin):
             self._forget(claim)  # the job is gone, has ended, or was pushed by this server
@@ -277,7 +278,9 @@ class Inbound:
             self._write_end(claim, b"error", text)
             return
         unique = self.unique(keys.function, claim.id)
-        options = SubmitOptions(name=unique, origin=self.shared.server.decode())
+        if trace is None or not is_traceparent(trace):
+            trace = b""
+        options = SubmitOptions(name=unique, origin=self.shared.server.decode(), trace=trace)
         try:
             job = self.shared.engine.submit(
                 keys.function, unique, data, PRIORITIES[queue], Delivery.HANDLE, self._watcher, options

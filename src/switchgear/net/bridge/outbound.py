@@ -209,7 +209,15 @@ class Outbound:
             job_id = b"%d" % number
             keys = pushed.keys
             score = now if pushed.job.priority == URGENT else ""
-            words = (pushed.origin, job_id, pushed.job.payload or b"", keys.channel, MARK_SECONDS, score)
+            words = (
+                pushed.origin,
+                job_id,
+                pushed.job.payload or b"",
+                keys.channel,
+                MARK_SECONDS,
+                score,
+                pushed.job.trace,
+            )
             commands.add(
                 ("EVALSHA", SCRIPTS.push, 3, pushed.mark, keys.job(job_id), pushed.queue, *words),
                 then=partial(self._is_pushed, pushed, job_id),

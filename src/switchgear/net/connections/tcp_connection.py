@@ -124,6 +124,23 @@ class Connection(PeerTransport):
             return "it is not of the server's own user"
         return ""
 
+    def forwarded_for(self, host: str, port: int) -> bool:
+        """Note the address of the peer for which another node made this connection; returns whether it may stay.
+
+        A loopback address of the other node's machine would mean nothing here, so the node's address stays.
+        """
+        if not ipaddress.ip_address(host).is_loopback:
+            reason = self.listener.change_host(self, host, port)
+            if reason:
+                self.refuse(reason)
+                return False
+        return True
+
+    def refuse(self, reason: str) -> None:
+        """Close the connection, and report why."""
+        self.hub.telemetry.emit("connection_refused", host=self.host, reason=reason)
+        self.abort()
+
     def data_received(self, data: bytes) -> None:
         self.received_bytes += len(data)
         if self.tls is None:

@@ -15,6 +15,7 @@ MOST_ERROR_BYTES: Final = 16_384
 MOST_LINE_CHARACTERS: Final = 300
 MOST_GROUPS: Final = 1_000
 MOST_EXAMPLES: Final = 5
+TREND_PARTS: Final = 24
 OTHER_ERRORS: Final = "… (other errors)"
 TRACEBACK: Final = "Traceback (most recent call last):"
 
@@ -55,12 +56,15 @@ class ErrorGroup:
     first_us: int = 0
     last_us: int = 0
     job_ids: list[int] = field(default_factory=list)
+    trend: list[int] = field(default_factory=lambda: [0] * TREND_PARTS)  # how many in each part of the time
 
 
 class ErrorGroups:
-    """The groups, a bounded number of them."""
+    """The groups, a bounded number of them; their trends are of the time from `from_us` to `until_us`."""
 
-    def __init__(self) -> None:
+    def __init__(self, from_us: int, until_us: int) -> None:
+        self._from_us = from_us
+        self._part_us = max(1, -(-(until_us - from_us) // TREND_PARTS))
         self.groups: dict[tuple[bytes, str], ErrorGroup] = {}
 
     def add(self, function: Function, error: bytes, job_id: int, ended_us: int, *, is_dead: bool) -> None:
@@ -75,6 +79,9 @@ class ErrorGroups:
         group.dead += is_dead
         group.first_us = min(group.first_us, ended_us)
         group.last_us = max(group.last_us, ended_us)
+        part = (ended_us - self._from_us) // self._part_us
+        if part >= 0:
+            group.trend[min(part, TREND_PARTS - 1)] += 1
         if len(group.job_ids) < MOST_EXAMPLES:
             group.job_ids.append(job_id)
 

@@ -6,7 +6,7 @@ Answers are plain values, as `verbs.answers` describes them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Final
 
 from switchgear.errors import Refused, StorageError
 from switchgear.net.hub import Hub
@@ -128,4 +128,8 @@ def has_changed(verb: str, arguments: dict[str, Any], answer: Any) -> bool:
         return len(arguments) > 1  # without limits, it shows those that there are
     if verb == "declare":  # every worker sends it when it connects
         return bool(answer["removed"] and (answer["schedules"] or answer["functions"]))
-    return True
+    return verb not in BY_TASKS
+
+
+# Running tasks use them for their own jobs, as often as they report progress.
+BY_TASKS: Final = frozenset({"wait_for", "spawn"})

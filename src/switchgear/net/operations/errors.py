@@ -16,6 +16,7 @@ __all__ = ["ErrorOperations"]
 
 MOST_FAILED: Final = 20_000  # that are looked at
 PAGE_JOBS: Final = 500
+TREND_US: Final = 86_400 * SECOND_US  # of a search without a beginning
 
 
 class ErrorOperations:
@@ -29,7 +30,9 @@ class ErrorOperations:
     def errors(self, function: str | None, since: float, limit: int) -> Steps:
         since_us = int(since * SECOND_US)
         from_id = yield from self._hub.search_bound(0, MOST_FAILED, frozenset({FAILED}))
-        groups = ErrorGroups()
+        now_us = self._engine.now_us
+        trend_from_us = since_us or now_us - TREND_US
+        groups = ErrorGroups(trend_from_us, now_us)
         before_id = searched = 0
         while True:
             query = JobQuery(
@@ -52,6 +55,7 @@ class ErrorOperations:
         answer: ErrorsAnswer = {
             "groups": [self._group(group) for group in groups.by_count()[:limit]],
             "groups_count": len(groups.groups),
+            "trend_from": trend_from_us / SECOND_US,
             "searched": searched,
             "complete": not from_id,
             "searched_to": from_id,
@@ -66,6 +70,7 @@ class ErrorOperations:
             "dead": group.dead,
             "first_at": group.first_us / SECOND_US,
             "last_at": group.last_us / SECOND_US,
+            "trend": group.trend,
             "examples": [self._context.handle(job_id) for job_id in group.job_ids],
             "example_error": group.example,
         }

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, Final
 
-from switchgear.model import SECOND_US, Function, ReadyQueue
+from switchgear.model import PRIORITY_NAMES, SECOND_US, Function, ReadyQueue
 from switchgear.net.operations.context import OperationsContext
 from switchgear.net.operations.values import plain
 from switchgear.net.operations.verb_steps import Steps, in_steps
@@ -37,6 +37,9 @@ class FunctionOperations:
             "name": plain(function.name),
             "total": function.total,
             "ready": function.ready,
+            "ready_by_priority": [
+                function.ready_of(priority) if function.ready else 0 for priority in range(len(PRIORITY_NAMES))
+            ],
             "running": function.running,
             "waiting_or_scheduled": function.total - function.ready - function.running,
             "workers": len(function.workers),

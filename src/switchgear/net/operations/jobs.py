@@ -27,6 +27,7 @@ from switchgear.model import (
     READY,
     SECOND_US,
     URGENT,
+    WAITING,
     Delivery,
     EdgePolicy,
     Job,
@@ -43,7 +44,16 @@ from switchgear.protocols.pending_read import Reading
 from switchgear.refusals import REFUSED_CONFLICT
 from switchgear.resources import shown_requirements
 from switchgear.storage.base import JobQuery
-from switchgear.verbs.answers import CancelAnswer, JobAnswer, JobsPage, JobSummary, RetryAnswer, StatesAnswer
+from switchgear.verbs.answers import (
+    CancelAnswer,
+    JobAnswer,
+    JobsPage,
+    JobSummary,
+    RetryAnswer,
+    SpawnAnswer,
+    StatesAnswer,
+    WaitForAnswer,
+)
 
 __all__ = ["JobOperations"]
 
@@ -354,6 +364,55 @@ class JobOperations:
             run_at_us=-1 if run_at is None else round(run_at * SECOND_US),
         )
         return self._summary(job)
+
+    # --- jobs that wait for others ---
+
+    def complete(self, handle: str, result: bytes) -> Steps:
+        """Complete a job that does not run, without running it."""
+        job = yield from self._context.named_job(handle)
+        self._engine.complete_without_run(job, result)
+        job = yield from self._context.named_job(handle)
+        return self._summary(job)
+
+    def wait_for(self, handle: str, after: list[str], on_failure: str) -> Steps:
+        """Let an unfinished job wait for others, and take it from its worker if it runs."""
+        others = yield from self._ids_of(after)
+        job = self._unfinished_job((yield from self._context.named_job(handle)))
+        policy = EdgePolicy[on_failure.upper()]
+        self._engine.add_predecessors(job, others, bytes([policy]) * len(others))
+        answer: WaitForAnswer = {"waits": job.state is WAITING}
+        return answer
+
+    def spawn(self, handle: str, jobs: list[str]) -> Steps:
+        """Let the jobs that wait for a job wait for others too."""
+        others = yield from self._ids_of(jobs)
+        job = self._unfinished_job((yield from self._context.named_job(handle)))
+        count = 0
+        for _ in self._engine.let_successors_wait(job, others):
+            count += 1
+            if count % CANCELLED_PER_STEP == 0:
+                yield False
+        answer: SpawnAnswer = {"successors": count}
+        return answer
+
+    def _ids_of(self, handles: list[str]) -> Steps:
+        """The ids of jobs; raises LookupError if there is one that the server does not know."""
+        job_ids = tuple(self._context.job_id(handle) for handle in handles)
+        for start in range(0, len(job_ids), STATES_PER_STEP):
+            if start:
+                yield False
+            some = job_ids[start : start + STATES_PER_STEP]
+            found = yield from self._hub.find_states(some)
+            unknown = next((handle for handle, job_id in zip(handles[start:], some) if job_id not in found), None)
+            if unknown is not None:
+                raise LookupError(f"there is no job {unknown[:100]}")
+        return job_ids
+
+    def _unfinished_job(self, job: Job) -> Job:
+        """The engine's own object for a job; raises Refused if it has ended."""
+        if job.state in FINAL_STATES:
+            raise Refused(REFUSED_CONFLICT, f"it is {job.state.name.lower()}: it waits for nothing any more")
+        return self._engine.job(job.id) or job
 
 
 # --- selections ---

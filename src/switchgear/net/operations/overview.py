@@ -15,6 +15,7 @@ from switchgear.net.operations.functions import function_portions, oldest_ready_
 from switchgear.net.operations.values import plain
 from switchgear.net.operations.verb_steps import Steps
 from switchgear.refusals import REFUSED_DRAINING
+from switchgear.text import counted
 from switchgear.units import short_bytes
 from switchgear.verbs.live_answers import AlarmAnswer, EndedCounts, OverviewAnswer, RateFigures
 from switchgear.version import VERSION
@@ -197,7 +198,7 @@ class OverviewOperations:
         alarms += function_alarms("no_worker", "and no worker is registered", totals.unserved)
         alarms += function_alarms("paused", "and the function is paused", totals.held_up)
         if died > 0:
-            alarms.append(alarm("dead_letters", f"{died} jobs died in the last ten minutes", None, died))
+            alarms.append(alarm("dead_letters", f"{counted(died, 'job')} died in the last ten minutes", None, died))
         if unread or closed > 0:
             text = f"{unread} connections do not read what they are sent; {max(0, closed)} were closed for it recently"
             alarms.append(alarm("slow_readers", text, None, unread + max(0, closed)))
@@ -239,9 +240,10 @@ def function_alarms(code: str, reason: str, functions: Sequence[Function]) -> li
     """One alarm for each of these functions; of very many, for those with most ready jobs."""
     most = sorted(functions, key=lambda function: -function.ready)[:MOST_FUNCTIONS_NAMED]
     return [
-        alarm(code, f"{name}: {function.ready} jobs wait, {reason}", name, function.ready)
+        alarm(code, f"{name}: {waiting}, {reason}", name, function.ready)
         for function in most
         for name in [plain(function.name)]
+        for waiting in ["1 job waits" if function.ready == 1 else f"{function.ready} jobs wait"]
     ]
 
 

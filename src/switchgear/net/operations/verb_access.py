@@ -16,14 +16,14 @@ from switchgear.net.operations.context import OperationsContext
 from switchgear.net.operations.verb_steps import Steps
 from switchgear.protocols.session import Session
 from switchgear.text import harmless
-from switchgear.verbs.table import OperatorVerb
+from switchgear.verbs.table import EVENT_FUNCTION, OperatorVerb
 
 __all__ = ["check_arguments", "shown_arguments", "visible_answer"]
 
 # These may concern jobs of other functions than the one that is named.
 ACROSS_FUNCTIONS: Final = frozenset({"bulk", "graph"})
 # Arguments that may be long or secret.
-HIDDEN: Final = frozenset({"payload", "options"})
+HIDDEN: Final = frozenset({"payload", "options", "result"})
 LONGEST_SHOWN: Final = 400
 # These can be told only when the answer is there: `visible_answer` refuses or filters it.
 BY_ANSWER: Final = frozenset(
@@ -35,6 +35,10 @@ FUNCTIONS_PER_STEP: Final = 250
 def check_arguments(context: OperationsContext, session: Session, verb: OperatorVerb, values: dict[str, Any]) -> Steps:
     """Raise Refused if the peer may not use the verb with these arguments."""
     session.require(verb.name, verb.roles)
+    if verb.name == "complete":
+        job = yield from context.named_job(values["handle"])
+        if job.function.name != EVENT_FUNCTION.encode():
+            session.require(verb.name, frozenset({verb.role}))
     if not session.permissions.globs:
         return
     if verb.name in ACROSS_FUNCTIONS:
@@ -132,8 +136,8 @@ def visible_workers(session: Session, workers: Any) -> Any:
 
 
 def visible_server(context: OperationsContext, session: Session, server: Any) -> Steps:
-    """The state of the server with the jobs, functions and workers that the peer may use, and without counts of what
-    has happened to all."""
+    """The state of the server with the jobs, functions and workers that the peer may use, without counts of what has
+    happened to all, and without connections of others."""
     jobs = functions = 0
     workers: set[int] = set()
     for number, function in enumerate(list(context.engine.functions.values()), 1):
@@ -143,7 +147,9 @@ def visible_server(context: OperationsContext, session: Session, server: Any) ->
             functions += 1
             jobs += function.total
             workers.update(worker.id for worker in function.workers)
-    return {**server, "jobs": jobs, "functions": functions, "workers": len(workers), "events": {}}
+    listeners = [{**listener, "largest": None} for listener in server["listeners"]]  # which may be another identity's
+    sums = {"jobs": jobs, "functions": functions, "workers": len(workers), "events": {}, "listeners": listeners}
+    return {**server, **sums}
 
 
 def visible_explanation(session: Session, explanation: Any) -> Any:

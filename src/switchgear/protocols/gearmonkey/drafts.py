@@ -12,7 +12,7 @@ from typing import Final
 from switchgear.engine.engine import Engine
 from switchgear.errors import PeerError, Refused
 from switchgear.model import SECOND_US, Job
-from switchgear.protocols.gearmonkey.keys import IDLE, INPUT, STATUS
+from switchgear.protocols.gearmonkey.keys import IDLE, INPUT, STATUS, TRACE
 from switchgear.refusals import REFUSED_FULL
 
 __all__ = ["Draft", "Drafts", "ExtraFields"]
@@ -99,6 +99,8 @@ class Drafts:
         """Restore the draft of a job whose push was undone; it may be pushed again."""
         draft = Draft(job.function.name)
         draft.fields = {STATUS: IDLE, INPUT: job.payload or b"", **extras}
+        if job.trace:
+            draft.fields[TRACE] = job.trace
         draft.size = growth({}, draft.fields)
         self._add(job.id, draft)
 

@@ -21,6 +21,7 @@ from switchgear.protocols.gearmonkey.keys import (
     KEEP_US,
     STATUS,
     SUCCESS,
+    TRACE,
     Key,
     KeyKind,
     wrong_type,
@@ -108,16 +109,20 @@ def value_of(session: GearMonkeySession, job: Job, field: bytes) -> bytes | None
         return b"%d" % (job.numerator if field == DIVIDEND else job.denominator)
     if field == OUTPUT and job.state in FINAL_STATES:
         return output_of(job)
+    if field == TRACE and job.trace:
+        return job.trace
     return session.setup.extras.of(job.id).get(field)
 
 
 def usual_fields(job: Job) -> list[bytes]:
-    """The names of the fields that GearMonkey's document defines for a job in its state."""
+    """The names of the fields that the server has for a job in its state."""
     fields = [STATUS, INPUT]
     if job.numerator or job.denominator:
         fields += (DIVIDEND, DIVISOR)
     if job.state in FINAL_STATES:
         fields.append(OUTPUT)
+    if job.trace:
+        fields.append(TRACE)
     return fields
 
 
@@ -247,6 +252,8 @@ class Report(NamedTuple):
             raise PeerError("status is one of idle, busy, success, error", code="ERR")
         if INPUT in fields and fields[INPUT] != input_of(session, job):
             raise PeerError(f"job {job.id} is pushed already: its input cannot be changed", code="ERR")
+        if TRACE in fields and job.trace and fields[TRACE] != job.trace:
+            raise PeerError(f"job {job.id} is pushed already: its {TRACE.decode()} cannot be changed", code="ERR")
         progress = None
         if DIVIDEND in fields or DIVISOR in fields:
             progress = (
@@ -254,6 +261,8 @@ class Report(NamedTuple):
                 number(fields[DIVISOR]) if DIVISOR in fields else job.denominator,
             )
         extras = {name: value for name, value in fields.items() if name not in KNOWN}
+        if job.trace:
+            extras.pop(TRACE, None)
         output = None
         if status in ENDS:
             output = extras.pop(OUTPUT, None)

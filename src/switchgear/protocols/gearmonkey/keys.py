@@ -30,6 +30,7 @@ __all__ = [
     "SCRIPT_SHA",
     "STATUS",
     "SUCCESS",
+    "TRACE",
     "FunctionKeys",
     "Key",
     "KeyKind",
@@ -41,6 +42,7 @@ __all__ = [
 # Fields of a job's hash, and its states.
 STATUS: Final = b"status"
 INPUT: Final = b"input"
+TRACE: Final = b"traceparent"  # an extension: the trace context of the submitter
 IDLE: Final = b"idle"
 BUSY: Final = b"busy"
 SUCCESS: Final = b"success"

@@ -13,12 +13,23 @@ from switchgear.errors import PeerError, Refused
 from switchgear.model import FINAL_STATES, SECOND_US, URGENT, Delivery, Job
 from switchgear.numbers import real_number, signed_number
 from switchgear.protocols.gearmonkey.drafts import Draft
-from switchgear.protocols.gearmonkey.keys import INPUT, KEEP_US, SCRIPT, SCRIPT_SHA, STATUS, Key, KeyKind, wrong_type
+from switchgear.protocols.gearmonkey.keys import (
+    INPUT,
+    KEEP_US,
+    SCRIPT,
+    SCRIPT_SHA,
+    STATUS,
+    TRACE,
+    Key,
+    KeyKind,
+    wrong_type,
+)
 from switchgear.protocols.gearmonkey.lock_lists import LOCK_US, Ended
 from switchgear.protocols.gearmonkey.resp import OK, Command, array, bulk, error, integer, null, null_array
 from switchgear.protocols.gearmonkey.session import GearMonkeySession
 from switchgear.protocols.gearmonkey.waiting import LockWait, QueueWait
 from switchgear.protocols.handles import number_in_handle
+from switchgear.trace_context import is_traceparent
 
 INFINITE: Final = {sign + word: float(sign + word) for sign in (b"", b"+", b"-") for word in (b"inf", b"infinity")}
 LATEST_SECONDS: Final = 253_402_300_799  # the last second of the year 9999: later times cannot be shown
@@ -133,10 +144,13 @@ def submit_draft(session: GearMonkeySession, key: Key, job_id: int, draft: Draft
     setup = session.setup
     fields = draft.fields
     extras = {name: value for name, value in fields.items() if name not in (STATUS, INPUT)}
+    trace = extras.get(TRACE, b"")
+    if trace:
+        trace = extras.pop(TRACE) if is_traceparent(trace) else b""  # another value is a field like any other
     if extras:
         setup.extras.check_room(job_id, extras)
     options = SubmitOptions(
-        job_id=job_id, run_at_us=run_at_us, origin=session.protocol, retention_us=retention_us(session)
+        job_id=job_id, run_at_us=run_at_us, origin=session.protocol, retention_us=retention_us(session), trace=trace
     )
     memory = session.engine.memory
     memory.draft_bytes -= draft.held_bytes  # the engine counts it from now on, if it accepts the job

@@ -214,7 +214,7 @@ class Router:
         return plan
 
     def _made_plan(self, head: RequestHead) -> RoutePlan:
-        self._check_browser(head)
+        self._check_headers(head)
         target = head.target
         if target[0] != 0x2F and target.lower().startswith((b"http://", b"https://")):  # 0x2F is the slash
             target = b"/" + target.partition(b"://")[2].partition(b"/")[2]
@@ -222,20 +222,21 @@ class Router:
         if 0x3F in target:  # the question mark
             path, _, query = target.partition(b"?")
         if head.method == "OPTIONS" and target == b"*":
-            raise HttpProblem(404, "not_found", "there is nothing to be said about all resources")
+            headers = {"Allow": "DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT"}
+            raise HttpProblem(204, "method_not_allowed", "these methods are used by some resources", headers=headers)
         entry, found = self._find(head.method, path)
         given = given_values(entry.route.query, query) if query and entry.route is not None else {}
         plan = RoutePlan(entry, found, given)
         plan.is_simple = not given and head.is_simple
         return plan
 
-    def _check_browser(self, head: RequestHead) -> None:
-        """Raise HttpProblem if a browser makes the request on behalf of another's page; a head that differs only in its
-        target from one that was checked is not checked again."""
+    def _check_headers(self, head: RequestHead) -> None:
+        """Raise HttpProblem if a browser makes the request on behalf of another's page, or if the body is compressed; a
+        head that differs only in its target from one that was checked is not checked again."""
         alike = head.alike
         if alike is not None and alike.is_admitted:
             return
-        problem = self.guard.problem(head)
+        problem = self.guard.problem(head) or coding_problem(head)
         if problem is not None:
             raise problem
         if alike is not None:
@@ -272,6 +273,21 @@ class Router:
             status = 204 if method == "OPTIONS" else 405
             raise HttpProblem(status, "method_not_allowed", f"use one of {allowed}", headers={"Allow": allowed})
         return chosen
+
+
+def coding_problem(head: RequestHead) -> HttpProblem | None:
+    """Why a body cannot be read; `None` if it can.
+
+    A compressed payload would otherwise reach a worker as it is, without the header that says so.
+    """
+    coding = head.headers.get(b"content-encoding")
+    if coding is None or coding.lower() in (b"", b"identity"):
+        return None
+    word = coding[:60].decode("ascii", "replace")
+    text = (
+        f"the content coding {word} is not known here; for a payload that is to stay compressed, leave out the header"
+    )
+    return HttpProblem(415, "unknown_content_coding", text, headers={"Accept-Encoding": "identity"})
 
 
 def path_ends(

@@ -177,6 +177,10 @@ class HttpSession(ByteSession):
         self.has_no_body = False  # its request was HEAD
         self.is_open = transport.access.is_open  # everybody may do everything
         self.ended = False  # the peer will send no more
+        # Workers of `take` that wait for the next request on this connection, by function; see `HttpWorkers.taker`.
+        self.idle_takers: dict[bytes, list[Any]] = {}
+        self.idle_takers_count = 0
+        self.taker_number = 0  # tells connections that take jobs apart
         self.has_left = False  # the connection is closed
         self.on_unsent: Callable[[], None] | None = None  # see `give_back_if_unsent`
         self._unsent_call: RouteCall | None = None
@@ -311,6 +315,8 @@ class HttpSession(ByteSession):
         on_unsent, self.on_unsent = self.on_unsent, None
         if on_unsent is not None:
             on_unsent()
+        if self.idle_takers_count:
+            self.setup.shared.workers.remove_idle(self)
 
     def awaited_input(self) -> tuple[int, float]:
         is_busy = self.call is not None or self.operation is not None or bool(self.requests) or bool(self.deferred)
@@ -329,6 +335,14 @@ class HttpSession(ByteSession):
         """Close the connection when what there is to say is sent."""
         self.closing = True
         self.mark()
+
+    def server_stops(self) -> bool:
+        if self.has_left or self.closing:
+            return False
+        if self.wait is not None:
+            self.ended = True  # so that the answer is the last one
+            self.wait.server_stops(self)
+        return self.call is not None
 
     def give_back_if_unsent(self, give_back: Callable[[], None]) -> None:
         """Call this if the peer leaves before the answer to the present request is sent."""

@@ -64,7 +64,7 @@ def on_take(session: HttpSession, call: RouteCall) -> None:
     """POST /v1/functions/{function}/take"""
     function = function_name(session, call.argument("function"), "parameter", "function")
     lease_us = int(call.option("lease") * SECOND_US)
-    peer = workers_of(session).add(session, [function], lease_us, is_single=True)
+    peer = workers_of(session).taker(session, function, lease_us)
     ask(session, TakeWait(peer), call.option("wait"))
 
 
@@ -172,8 +172,9 @@ def is_unwanted(peer: HttpWorker, job_id: int) -> bool:
 
 def end_report(session: HttpSession, peer: HttpWorker, job_id: int, is_late: bool) -> None:
     """Answer to a report after which the worker does not have the job any more."""
-    peer.renew()
-    workers_of(session).reported(peer, job_id)
+    if not peer.is_single:
+        peer.renew()
+    workers_of(session).reported(peer, job_id, session)
     if is_late:
         raise HttpProblem(409, "cancelled", "the job was cancelled or timed out: the report has no effect")
     session.respond_no_content()

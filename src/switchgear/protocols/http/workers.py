@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from switchgear.access.permissions import FULL_PERMISSIONS
 from switchgear.engine.engine import Engine
 from switchgear.memory import FOR_WAITING
-from switchgear.model import Job, Peer, Worker
+from switchgear.model import SECOND_US, Job, Peer, Worker
 from switchgear.protocols.http.waiting import HttpWait
 from switchgear.states import Cause
 
@@ -26,6 +26,9 @@ __all__ = ["HttpWorker", "HttpWorkers", "WorkerWait"]
 
 PROTOCOL = "http"
 NO_TIMEOUTS: Final[Mapping[bytes, int]] = {}
+# So many workers of `take` are kept for a connection, and their lease is longer than any connection.
+MOST_IDLE_TAKERS: Final = 64
+IDLE_LEASE_US: Final = 3650 * 86_400 * SECOND_US
 
 
 class HttpWorkers:
@@ -35,6 +38,7 @@ class HttpWorkers:
         self.engine = engine
         self.run = token_hex(6)  # tells ids of workers of this server from those of an earlier one
         self.last_number = 0
+        self.last_taker_number = 0  # of connections that have taken jobs
         self.by_id: dict[str, HttpWorker] = {}  # registered ones
         self.by_job: dict[int, tuple[HttpWorker, int]] = {}  # by job: who was last given it, and in which attempt
 
@@ -66,6 +70,50 @@ class HttpWorkers:
         engine.renew_lease(worker, lease_us)
         return peer
 
+    def taker(self, session: HttpSession, function: bytes, lease_us: int) -> HttpWorker:
+        """A worker for one job: one that has ended an earlier job on this connection, or a new one; raises Refused."""
+        if not session.taker_number:
+            self.last_taker_number += 1
+            session.taker_number = self.last_taker_number
+        idle = session.idle_takers.get(function)
+        while idle:
+            peer: HttpWorker = idle.pop()
+            session.idle_takers_count -= 1
+            if peer.owner is session.permissions and peer.worker is not None and peer.worker.alive:
+                peer.lease_us = lease_us
+                return peer
+            self.remove(peer)
+        peer = self.add(session, [function], lease_us, is_single=True)
+        peer.function = function
+        peer.taker_number = session.taker_number
+        return peer
+
+    def keep_taker(self, session: HttpSession, peer: HttpWorker) -> bool:
+        """Keep a worker that has reported on its job for the next `take` on the same connection; whether that is done.
+
+        A client that takes one job after the other is registered once then, and shown as one worker.
+        """
+        worker = peer.worker
+        if (
+            worker is None
+            or session.has_left
+            or peer.taker_number != session.taker_number
+            or session.idle_takers_count >= MOST_IDLE_TAKERS
+        ):
+            return False
+        self.engine.renew_lease(worker, IDLE_LEASE_US)
+        session.idle_takers.setdefault(peer.function, []).append(peer)
+        session.idle_takers_count += 1
+        return True
+
+    def remove_idle(self, session: HttpSession) -> None:
+        """Deregister the workers that were kept for a connection, which is closed."""
+        for idle in session.idle_takers.values():
+            for peer in idle:
+                self.remove(peer)
+        session.idle_takers.clear()
+        session.idle_takers_count = 0
+
     def remove(self, peer: HttpWorker) -> None:
         """Deregister a worker; a job that it has goes to another."""
         if peer.worker is not None:
@@ -94,11 +142,12 @@ class HttpWorkers:
             return None
         return entry[0]
 
-    def reported(self, peer: HttpWorker, job_id: int) -> None:
-        """The worker does not have the job any more; one that was there for it alone is deregistered."""
+    def reported(self, peer: HttpWorker, job_id: int, session: HttpSession | None = None) -> None:
+        """The worker does not have the job any more; one that was there for it alone is kept for the next job on this
+        connection, or deregistered."""
         self.by_job.pop(job_id, None)
         peer.job_ids.discard(job_id)
-        if peer.is_single:
+        if peer.is_single and (session is None or not self.keep_taker(session, peer)):
             self.remove(peer)
 
 
@@ -109,7 +158,9 @@ class HttpWorker(Peer):
         super().__init__()
         self.workers = workers
         self.lease_us = lease_us
-        self.is_single = is_single  # made up for one job
+        self.is_single = is_single  # made up for one job at a time
+        self.function = b""  # of such a one
+        self.taker_number = 0  # the connection that made such a one; see `HttpWorkers.taker`
         self.id = ""  # of a registered one
         self.owner = FULL_PERMISSIONS  # the identity that has registered it
         self.worker: Worker | None = None

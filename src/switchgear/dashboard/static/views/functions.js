@@ -1,6 +1,6 @@
 // The list of functions, and the page of one.
 
-import { html, nothing, table, functionLink, counted, empty, sparkline, sorted, bar, command, filterBox, zero, choice, jobsOf, actionsColumn, tile, panel, jobLink, state, since, more, toJob } from "../parts.js";
+import { html, nothing, table, functionLink, counted, empty, sparkline, sorted, bar, command, filterBox, zero, choice, jobsOf, actionsColumn, tile, panel, jobLink, state, since, more, toJob, legend } from "../parts.js";
 import { texts } from "../texts.js";
 import { get, optional } from "../api.js";
 import { rowsOf } from "../live.js";
@@ -55,7 +55,13 @@ function functionsView(t) {
       const rows = sorted(fitting, sort, KEYS);
       const longest = all.reduce((most, row) => Math.max(most, row.total), 0);
       const jobs = (row, state) => jobsOf(row.name, state);
-      const history = (row) => live.history.get(typeof row.name === "string" ? row.name : JSON.stringify(row.name)) || [];
+      const history = (row) => live.history.get(typeof row.name === "string" ? row.name : JSON.stringify(row.name)) || { ready: [], rate: null };
+      // How long the ready jobs take at the pace of the last minutes.
+      const drain = (row) => {
+        const { rate } = history(row);
+        if (!row.ready || rate === null || rate === undefined) return zero();
+        return rate ? format.brief(row.ready / rate) : html`<span class="warn" title=${texts.overview.notes.nothingEnds}>∞</span>`;
+      };
       return html`
         <div class="filters" role="search">
           ${filterBox(t.filter, filter)}
@@ -66,13 +72,14 @@ function functionsView(t) {
           ${table({
             caption: texts.views.functions.name, sort, at,
             columns: [
-              { title: texts.columns.function, cell: (row) => html`${functionLink(row.name)}${mark(row)}`, style: "grow", isHead: true, sort: "name" },
+              { title: texts.columns.function, cell: (row) => html`<span class="named">${functionLink(row.name)}${mark(row)}</span>`, style: "grow", isHead: true, sort: "name" },
               { title: texts.columns.queue, cell: (row) => bar([["running", row.running, texts.states.running], ["ready", row.ready, texts.states.ready], ["waiting", waitingOf(row), texts.states.waiting]], longest), sort: "total" },
-              { title: t.trend, cell: (row) => sparkline(history(row), t.trendLabel(format.plain(row.name))), style: "none" },
+              { title: t.trend, cell: (row) => sparkline(history(row).ready, t.trendLabel(format.plain(row.name))), style: "none" },
               { title: texts.states.ready, cell: (row) => counted(row.ready, jobs(row, "ready")), style: "number", sort: "ready" },
               { title: texts.states.running, cell: (row) => counted(row.running, jobs(row, "running")), style: "number", sort: "running" },
               { title: texts.states.waiting, cell: (row) => counted(waitingOf(row), jobs(row, "waiting,scheduled")), style: "number", sort: "waiting" },
               { title: t.oldest, cell: (row) => (oldestOf(row) === null ? zero() : format.span(Math.round(oldestOf(row)))), style: "number", sort: "oldest" },
+              { title: t.drain, cell: drain, style: "number" },
               { title: texts.states.done, cell: (row) => counted(row.done, jobs(row, "done")), style: "number", sort: "done" },
               { title: texts.states.failed, cell: (row) => counted(row.failed, jobs(row, "failed"), "bad"), style: "number", sort: "failed" },
               { title: texts.columns.workers, cell: (row) => counted(row.workers, link("workers", "", { function: format.plain(row.name) })), style: "number", sort: "workers" },
@@ -122,7 +129,7 @@ function functionView(t) {
       <div class="scroller" tabindex="0" role="region" aria-label=${title}><table><caption class="hidden-text">${title}</caption>
         <thead class="hidden-text"><tr><th scope="col">${t.times.upTo}</th><th scope="col">${t.times.share}</th><th scope="col">${texts.columns.jobs}</th></tr></thead>
         <tbody>${counts.map((value, index) => (value || all === 0 ? html`<tr>
-          <td class="number">≤ ${bounds[index] === undefined ? "∞" : format.span(bounds[index])}</td>
+          <td class="number">${bounds[index] === undefined ? `> ${format.span(bounds.at(-1))}` : `≤ ${format.span(bounds[index])}`}</td>
           <td class="grow2"><div class="bar"><i class="accent" .style=${`width:${(value / most) * 100}%`}></i></div></td>
           <td class="number">${format.short(value)}</td></tr>` : nothing))}</tbody></table></div>`;
   }
@@ -130,18 +137,17 @@ function functionView(t) {
   function charts(series) {
     if (!series || series.times.length < 2) return html`<div class="inside muted">${t.noSeries}</div>`;
     const per = (key) => (series.values[key] || []).map((value) => (value === null ? null : value / series.step));
-    const legend = (parts) => html`<div class="legend">${parts.map(([color, text]) => html`<span><i .style=${`background:var(--${color})`}></i>${text}</span>`)}</div>`;
     return html`<div class="inside columns">
       <div><line-chart role="img" aria-label=${t.rateChart} .chart=${{ times: series.times, height: 180, series: [
         { label: texts.overview.chart.submitted, color: "ready", values: per("submitted"), dash: [5, 4] },
         { label: texts.overview.chart.done, color: "running", values: per("done"), fill: true },
         { label: texts.overview.chart.failed, color: "failed", values: per("failed") }] }}></line-chart>
-        ${legend([["ready", texts.overview.chart.submitted], ["running", texts.overview.chart.done], ["failed", texts.overview.chart.failed]])}</div>
+        ${legend([["ready", texts.overview.chart.submitted, true], ["running", texts.overview.chart.done], ["failed", texts.overview.chart.failed]])}</div>
       <div><line-chart role="img" aria-label=${t.queueChart} .chart=${{ times: series.times, height: 180, series: [
         { label: texts.states.ready, color: "ready", values: series.values.ready || [], fill: true },
         { label: texts.states.running, color: "running", values: series.values.running || [] },
         { label: texts.columns.workers, color: "scheduled", values: series.values.workers || [], dash: [2, 3] }] }}></line-chart>
-        ${legend([["ready", texts.states.ready], ["running", texts.states.running], ["scheduled", texts.columns.workers]])}</div>
+        ${legend([["ready", texts.states.ready], ["running", texts.states.running], ["scheduled", texts.columns.workers, true]])}</div>
     </div>`;
   }
 
@@ -168,7 +174,7 @@ function functionView(t) {
           ${figures.paused ? html`<span class="tag warn">${texts.functions.paused}</span>` : nothing}
         </div>
         <div class="tiles">
-          ${tile({ label: texts.states.ready, value: format.short(figures.ready), href: to({ state: "ready" }), note: figures.oldest_ready_seconds === null ? t.nothingReady : t.oldest(format.span(figures.oldest_ready_seconds)) })}
+          ${tile({ label: texts.states.ready, value: format.short(figures.ready), href: to({ state: "ready" }), note: figures.oldest_ready_seconds === null ? t.nothingReady : t.oldest(format.brief(figures.oldest_ready_seconds)) })}
           ${tile({ label: texts.states.running, value: format.short(figures.running), href: to({ state: "running" }), note: policy?.concurrency ? t.ofLimit(policy.concurrency) : "" })}
           ${tile({ label: t.waiting, value: format.short(figures.waiting_or_scheduled), href: to({ state: "waiting,scheduled" }), note: t.waitingNote })}
           ${tile({ label: texts.columns.workers, value: format.short(figures.workers), tone: figures.ready && !figures.workers ? "bad" : "", href: link("workers", "", { function: format.plain(name) }) })}
@@ -184,13 +190,14 @@ function functionView(t) {
             <dt>${texts.limits.fields.rate}</dt><dd>${rateText(policy?.rate)}</dd>
             <dt>${texts.limits.fields.key_concurrency}</dt><dd>${policy?.key_concurrency || t.any}</dd>
             <dt>${texts.limits.fields.key_rate}</dt><dd>${rateText(policy?.key_rate)}</dd>
+            ${figures.ready ? html`<dt>${texts.columns.priority}</dt><dd>${["high", "normal", "low"].map((name, index) => [name, figures.ready_by_priority?.[index]]).filter(([, count]) => count).map(([name, count], index) => html`${index ? ", " : ""}<a href=${to({ state: "ready" })}>${format.count(count)}</a> ${texts.priorities[name]}`)}</dd>` : nothing}
             <dt>${t.turns}</dt><dd>${policy?.fair ? t.fair : t.inOrder}${figures.keys_waiting ? html`, ${t.keysWaiting(figures.keys_waiting)}` : nothing}</dd>
           </dl></div>`)}
           ${errors && errors.groups.length ? panel(t.errors, table({
             caption: t.errors,
             columns: [
               { title: texts.columns.error, cell: (row) => html`<span title=${format.plain(row.example_error)}>${row.error}</span>`, style: "grow2", isHead: true },
-              { title: texts.columns.count, cell: (row) => format.short(row.count), style: "number" },
+              { title: texts.columns.count, cell: (row) => counted(row.count, link("errors", "", { function: format.plain(name) })), style: "number" },
               { title: texts.errors.last, cell: (row) => since(row.last_at), style: "number" },
             ],
             rows: errors.groups.map((row) => ({ ...row, key: row.error })),

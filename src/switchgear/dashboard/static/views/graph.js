@@ -140,7 +140,7 @@ export const views = { graph: {
       </form>
       ${data.nodes.length ? html`<div class="stack">
         ${data.stuck?.length ? html`<ul class="alarms" aria-label=${t.stuck}>${data.stuck.slice(0, 8).map((each) => html`<li class="alarm"><span class="glyph" aria-hidden="true">!</span><p>${jobLink(each.handle)} ${each.text}</p></li>`)}</ul>` : nothing}
-        ${panel(handle ? t.around(handle) : t.title(format.count(data.jobs)), drawing(data, handle), html`<span class="legend"><span><i class="square" .style=${"background:var(--running)"}></i>${t.front}</span><span><i .style=${"background:var(--failed)"}></i>${t.critical}</span></span>`)}
+        ${panel(handle ? t.around(handle) : t.title(format.count(data.jobs)), drawing(data, handle), html`<span class="legend"><span><i class="square" .style=${"color:var(--running)"}></i>${t.front}</span><span><i .style=${"color:var(--failed)"}></i>${t.critical}</span></span>`)}
         ${data.complete ? nothing : html`<p class="muted">${t.incomplete}</p>`}
         ${listing(data, at)}</div>` : html`<section class="panel">${empty(t.none, t.noneText)}</section>`}`;
   },

@@ -4,7 +4,7 @@ import { html, nothing, table, functionLink, jobLink, state, since, empty, GLYPH
 import { texts } from "../texts.js";
 import { get, optional } from "../api.js";
 import { link, refine, refined, go, readable } from "../router.js";
-import { bulk, retryJob, cancelJob, remedies, submitJob } from "../actions.js";
+import { bulk, retryJob, cancelJob, reasonBox, submitJob } from "../actions.js";
 import { payloadPanel } from "../payload.js";
 import * as format from "../format.js";
 
@@ -143,7 +143,7 @@ const jobsView = (isDead) => ({
           caption: texts.views[route.view].name, at, selection: can("operate") ? selection : null, pick,
           columns: [
             { title: texts.columns.job, cell: (job) => jobLink(job.handle), isHead: true },
-            { title: texts.columns.state, cell: (job) => html`${state(job.state, job.dead)}${job.state === "running" && job.denominator ? html` <span class="muted small">${Math.round((100 * job.numerator) / job.denominator)} %</span>` : nothing}` },
+            { title: texts.columns.state, cell: (job) => html`${state(job.state, job.dead)}${job.state === "running" && job.denominator ? html` <span class="muted small">${Math.round((100 * job.numerator) / job.denominator)} %</span>` : nothing}`, style: "beside" },
             { title: texts.columns.function, cell: (job) => functionLink(job.function), style: "short" },
             { title: texts.columns.detail, cell: (job) => detail(job), style: "grow2" },
             { title: texts.columns.attempts, cell: (job) => html`${job.attempts}${job.attempts_limit ? html`<span class="muted">/${job.attempts_limit}</span>` : nothing}`, style: "number" },
@@ -225,6 +225,8 @@ function jobView(t) {
       format.plain(job.name) && format.plain(job.name) !== job.handle && [t.facts.name, html`<span class="mono">${format.plain(job.name)}</span>`],
       format.plain(job.key) && [t.facts.key, html`<span class="mono">${format.plain(job.key)}</span>`],
       format.plain(job.schedule) && [t.facts.schedule, html`<a href=${link("schedules", "", { filter: format.plain(job.schedule) })}>${format.plain(job.schedule)}</a>`],
+      format.plain(job.label) && [t.facts.label, format.plain(job.label)],
+      job.trace && [t.facts.trace, html`<span class="mono">${job.trace.split("-")[1] || job.trace}</span>`],
       job.requires.length && [t.facts.requires, job.requires.map((each) => html`<span class="tag">${each}</span> `)],
       job.losses && [t.facts.losses, html`<span class="bad">${job.losses}</span>`],
       job.origin && [t.facts.origin, job.origin],
@@ -273,8 +275,7 @@ function jobView(t) {
           html`<a href=${link("jobs", "", { function: format.plain(figures.function), error: format.lastLine(figures.error).slice(0, 80) })}>${t.sameError}</a>`) : nothing}
         <div class="columns">
           <div class="stack">
-            ${reasons.length ? panel(isOver ? t.howEnded : figures.state === "running" ? t.whereRuns : t.whyWaits, html`${reasons.map((reason) => html`
-              <div class="reason"><p>${reason.text}</p>${remedies(reason, figures, can)}</div>`)}`) : nothing}
+            ${reasons.length && !(isOver && error) ? panel(isOver ? t.howEnded : figures.state === "running" ? t.whereRuns : t.whyWaits, html`${reasons.map((reason) => reasonBox(reason, figures, can))}`) : nothing}
             ${panel(t.life, html`<div class="inside">${timeline(figures)}</div>`)}
           </div>
           ${panel(t.about, html`<div class="inside">${facts(figures)}</div>`)}

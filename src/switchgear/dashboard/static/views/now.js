@@ -1,6 +1,6 @@
 // What happens now: the overview, and who submits to whom.
 
-import { html, nothing, tile, panel, more, table, command, functionLink, jobLink, state, since, bar, counted, jobsOf, empty, zero } from "../parts.js";
+import { html, nothing, tile, panel, more, table, command, functionLink, jobLink, state, since, bar, counted, jobsOf, empty, zero, legend } from "../parts.js";
 import { texts } from "../texts.js";
 import { get, optional } from "../api.js";
 import { rowsOf } from "../live.js";
@@ -88,11 +88,7 @@ function overviewView(t) {
         ${chart.times.length > 1
           ? html`<line-chart role="img" aria-label=${t.chart.label} .chart=${{ times: chart.times, series, height: 210 }} @point=${(event) => { point = event.detail; event.target.closest("section").querySelector(".legend").hidden = false; }}></line-chart>`
           : html`<p class="muted">${t.chart.soon}</p>`}
-        <div class="legend">
-          <span><i .style=${"background:var(--ready)"}></i>${t.chart.submitted} ${value(0)}</span>
-          <span><i .style=${"background:var(--running)"}></i>${t.chart.done} ${value(1)}</span>
-          <span><i .style=${"background:var(--failed)"}></i>${t.chart.failed} ${value(2)}</span>
-        </div>
+        ${legend([["ready", `${t.chart.submitted} ${value(0)}`, true], ["running", `${t.chart.done} ${value(1)}`], ["failed", `${t.chart.failed} ${value(2)}`]])}
       </div>`, html`<span class="muted">${t.chart.unit}</span>`);
   }
 
@@ -105,7 +101,7 @@ function overviewView(t) {
         { title: texts.columns.queue, cell: (row) => bar([["running", row.running, texts.states.running], ["ready", row.ready, texts.states.ready], ["waiting", row.total - row.ready - row.running, texts.states.waiting]], busiest[0].total), style: "bare" },
         { title: texts.states.running, cell: (row) => counted(row.running, jobsOf(row.name, "running")), style: "number" },
         { title: texts.states.ready, cell: (row) => counted(row.ready, jobsOf(row.name, "ready")), style: "number" },
-        { title: texts.columns.workers, cell: (row) => (row.workers ? format.count(row.workers) : html`<span class="tag warn">${texts.none}</span>`), style: "number" },
+        { title: texts.columns.workers, cell: (row) => (row.workers ? counted(row.workers, link("workers", "", { function: format.plain(row.name) })) : html`<span class="tag warn">${texts.none}</span>`), style: "number" },
       ],
       rows: busiest.map((row) => ({ ...row, key: format.plain(row.name) })),
       target: (row) => link("function", format.inPath(row.name)),
@@ -173,10 +169,10 @@ function flowsView(t) {
   const name = (word) => t.names[word] || word;
 
   function cell(flow, most) {
-    if (!flow) return html`<td class="cell zero">·</td>`;
+    if (!flow) return html`<td class="flow zero">·</td>`;
     const share = Math.round(6 + 28 * Math.sqrt((flow.done + flow.failed) / most));
     const said = t.cell(name(flow.submitter), name(flow.worker), format.count(flow.done), format.count(flow.failed));
-    return html`<td class="cell" .style=${`background:color-mix(in srgb, var(--accent) ${share}%, transparent)`} title=${said}>
+    return html`<td class="flow" .style=${`background:color-mix(in srgb, var(--accent) ${share}%, transparent)`} title=${said}>
       <a href=${refined({ submitter: flow.submitter, worker: flow.worker })}><span class="hidden-text">${said}: </span><strong>${flow.rate === null ? format.short(flow.done) : `${format.rate(flow.rate)}/s`}</strong>
       ${flow.failed ? html`<br><span class="small">✕ ${format.short(flow.failed)}</span>` : nothing}</a></td>`;
   }

@@ -1,6 +1,6 @@
 // What has been: the time machine, bulk actions and the audit.
 
-import { html, nothing, panel, table, functionLink, jobLink, time, tile, empty, choice, setFilter, actionsColumn, pages } from "../parts.js";
+import { html, nothing, panel, table, functionLink, jobLink, time, tile, empty, choice, setFilter, actionsColumn, pages, legend } from "../parts.js";
 import { texts } from "../texts.js";
 import { get, optional, remove } from "../api.js";
 import { refine, refined } from "../router.js";
@@ -42,7 +42,7 @@ function historyView(t) {
           { label: texts.overview.chart.done, color: "running", values: per("done"), fill: true },
           { label: texts.overview.chart.failed, color: "failed", values: per("failed") },
           { label: texts.states.ready, color: "ready", values: series.values.ready || [], dash: [5, 4] }] }}></line-chart>` : html`<p class="muted">${t.noSeries}</p>`}
-      <div class="legend"><span><i .style=${"background:var(--running)"}></i>${t.donePerSecond}</span><span><i .style=${"background:var(--failed)"}></i>${t.failedPerSecond}</span><span><i .style=${"background:var(--ready)"}></i>${texts.states.ready}</span></div>
+      ${legend([["running", t.donePerSecond], ["failed", t.failedPerSecond], ["ready", texts.states.ready, true]])}
       <input type="range" aria-label=${t.slider} aria-valuetext=${format.exact(data.at)} min=${Math.round(from)} max=${Math.round(data.until)} step=${series.step || 10} .value=${String(Math.round(data.at))} @change=${(event) => chosen(data, Number(event.target.value))}>
     </div>`;
   }
@@ -140,7 +140,7 @@ function auditView(t) {
           caption: t.log,
           columns: [
             { title: t.what, cell: (entry) => entry.verb, isHead: true },
-            { title: t.who, cell: (entry) => html`${entry.identity} <span class="muted">${entry.address}</span>` },
+            { title: t.who, cell: (entry) => html`${entry.identity} <span class="muted">${entry.address}</span>`, style: "row" },
             { title: t.details, cell: (entry) => html`<span title=${entry.target}>${entry.target}</span>`, style: "grow2" },
             { title: t.outcome, cell: (entry) => html`<span class=${entry.outcome === "done" ? "" : "bad"}>${entry.outcome}</span>` },
             { title: texts.columns.when, cell: (entry) => time(entry.at), style: "number" },

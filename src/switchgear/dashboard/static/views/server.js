@@ -1,9 +1,9 @@
 // The server and who is connected: workers, limits and keys, connections, storage.
 
-import { html, nothing, table, jobLink, functionLink, since, empty, sorted, command, filterBox, zero, choice, onlyFunction, bar, counted, panel, actionsColumn, tile } from "../parts.js";
+import { html, nothing, table, jobLink, functionLink, since, empty, sorted, command, filterBox, zero, choice, onlyFunction, bar, counted, panel, actionsColumn, tile, legend } from "../parts.js";
 import { texts } from "../texts.js";
 import { get, optional } from "../api.js";
-import { rowsOf } from "../live.js";
+import { live, rowsOf } from "../live.js";
 import { link, refined } from "../router.js";
 import { changeLimits } from "../actions.js";
 import * as format from "../format.js";
@@ -29,6 +29,12 @@ function workersView(t) {
   const KEYS = {
     name: (row) => row.name.toLowerCase(), protocol: (row) => row.protocol, running: (row) => row.count,
     age: (row) => row.job_started_at ? -row.job_started_at : null, connected: (row) => row.connected_at,
+    share: (row) => share(row),
+  };
+  // The share of looks at a worker, while this page was open, at which it was busy.
+  const share = (row) => {
+    const [looks, busy] = live.busy.get(row.id) || [0, 0];
+    return looks > 2 ? busy / looks : null;
   };
   const age = (row) => (row.job_started_at ? Math.max(0, format.now() - row.job_started_at) : null);
   const SHOWN = {
@@ -63,16 +69,17 @@ function workersView(t) {
             caption: texts.views.workers.name, sort, at,
             columns: [
               { title: texts.columns.worker, cell: (row) => html`<span title=${row.name}>${row.name || t.unnamed(row.id)}</span>`, style: "grow", isHead: true, sort: "name" },
-              { title: t.protocol, cell: (row) => html`<span class="tag">${row.protocol}</span>`, sort: "protocol" },
+              { title: t.protocol, cell: (row) => html`<span class="tag">${row.protocol}</span>`, style: "beside", sort: "protocol" },
               { title: t.state, cell: (row) => (row.count ? html`<span class="state running" data-glyph="▶">${t.busy}</span>` : html`<span class="state waiting" data-glyph="◌">${row.asleep ? t.asleep : t.idle}</span>`) },
               { title: t.job, cell: (row) => (row.job ? html`${jobLink(row.job)}${row.count > 1 ? html` <span class="muted">${t.andOthers(row.count - 1)}</span>` : nothing}` : zero()), sort: "running" },
               ...(hasAges ? [
                 { title: texts.columns.function, cell: (row) => (row.job_function ? functionLink(row.job_function) : zero()), style: "grow" },
                 { title: t.age, cell: (row) => (age(row) === null ? zero() : html`<span class=${age(row) > STUCK_SECONDS ? "warn" : ""}>${format.span(age(row) < 60 ? Math.round(age(row)) : age(row))}</span>`), style: "number", sort: "age" },
               ] : []),
+              ...(live.busy.size && !only ? [{ title: html`<span title=${t.shareHelp}>${t.share}</span>`, label: t.share, cell: (row) => (share(row) === null ? zero() : format.percent(share(row))), style: "number", sort: "share" }] : []),
               { title: t.offers, cell: (row) => (row.offers ? html`<span title=${row.offers.map(format.plain).join(", ")}>${row.offers.slice(0, 3).map((name, index) => html`${index ? ", " : ""}${functionLink(name)}`)}${row.offered > 3 ? html` <span class="muted">+${row.offered - 3}</span>` : nothing}</span>` : format.count(row.offered)), style: hasAges ? "number" : "grow" },
-              { title: t.address, cell: (row) => html`<span class="mono">${row.address || "–"}</span>` },
-              { title: t.connected, cell: (row) => since(row.connected_at), style: "number", sort: "connected" },
+              { title: t.address, cell: (row) => (row.address ? html`<span class="mono">${row.address}</span>` : zero()), style: "row" },
+              { title: t.connected, cell: (row) => since(row.connected_at), style: "number row", sort: "connected" },
             ],
             rows: rows.slice(0, shownRows),
             target: (row) => (row.job ? link("job", encodeURIComponent(row.job)) : ""),
@@ -109,9 +116,9 @@ function limitsView(t) {
           { title: texts.columns.function, cell: (row) => functionLink(row.name), style: "grow", isHead: true },
           { title: t.fill, cell: (row) => (row.policy.concurrency ? html`<span class="line">${bar([["running", row.running, texts.states.running]], Math.max(row.policy.concurrency, row.running))}</span>` : zero()) },
           { title: t.fields.concurrency, cell: (row) => html`${counted(row.running, link("jobs", "", { function: row.key, state: "running" }))} <span class="muted">/ ${row.policy.concurrency || "∞"}</span>`, style: "number" },
-          { title: t.rate, cell: (row) => rateText(row.policy.rate), style: "number" },
-          { title: t.eachKey, cell: (row) => [row.policy.key_concurrency ? `${row.policy.key_concurrency} ${t.atOnce}` : "", row.policy.key_rate ? rateText(row.policy.key_rate) : "", row.policy.fair ? t.inTurn : ""].filter(Boolean).join(", ") || zero() },
-          { title: t.keys, cell: (row) => (row.keys_waiting ? format.count(row.keys_waiting) : zero("0")), style: "number" },
+          { title: t.rate, cell: (row) => (row.policy.rate ? rateText(row.policy.rate) : zero()), style: "number" },
+          { title: t.eachKey, cell: (row) => [row.policy.key_concurrency ? `${row.policy.key_concurrency} ${t.atOnce}` : "", row.policy.key_rate ? rateText(row.policy.key_rate) : "", row.policy.fair ? t.inTurn : ""].filter(Boolean).join(", ") || zero(), style: "row" },
+          { title: t.keys, cell: (row) => counted(row.keys_waiting, link("function", format.inPath(row.name))), style: "number" },
           { title: t.ready, cell: (row) => counted(row.ready, link("jobs", "", { function: row.key, state: "ready" })), style: "number" },
           ...actionsColumn(can("operate"), (row) => html`<button class="button small" aria-label=${`${t.change} ${row.key}`} @click=${() => changeLimits(row.name, row.policy)}>${t.change}</button>`),
         ],
@@ -174,7 +181,7 @@ function connectionsView(t) {
           caption: texts.views.connections.name, at, sort,
           columns: [
             { title: t.address, cell: (row) => html`<span class="mono">${row.address || "–"}</span>${row.output > SLOW_BYTES ? html` <span class="tag bad">${t.slow}</span>` : nothing}`, isHead: true, sort: "address" },
-            { title: t.protocol, cell: (row) => html`<span class="tag">${row.protocol}</span>`, sort: "protocol" },
+            { title: t.protocol, cell: (row) => html`<span class="tag">${row.protocol}</span>`, style: "beside", sort: "protocol" },
             { title: t.name, cell: (row) => html`<span title=${format.plain(row.client_id)}>${format.plain(row.client_id) || "–"}</span>`, style: "grow" },
             { title: t.held, cell: (row) => amount(row.held), style: "number", sort: "held" },
             { title: t.output, cell: (row) => amount(row.output), style: "number", sort: "output" },
@@ -241,7 +248,7 @@ function storageView(t) {
         </div>
         ${panel(t.chart, html`<div class="inside">${points.times.length > 1 ? html`<line-chart role="img" aria-label=${t.chartLabel} .chart=${{ times: [...points.times], height: 180, series: [
           { label: t.inMilliseconds, color: "ready", values: [...points.mean], fill: true }, { label: t.waiting, color: "expired", values: [...points.waiting], dash: [4, 3] }] }}></line-chart>
-          <div class="legend"><span><i .style=${"background:var(--ready)"}></i>${t.inMilliseconds}</span><span><i .style=${"background:var(--expired)"}></i>${t.waiting}</span></div>` : html`<p class="muted">${texts.overview.chart.soon}</p>`}</div>`)}
+          ${legend([["ready", t.inMilliseconds], ["expired", t.waiting, true]])}` : html`<p class="muted">${texts.overview.chart.soon}</p>`}</div>`)}
         <div class="columns thirds">
           ${panel(t.store, html`<div class="inside"><dl class="facts">
             <dt>${t.where}</dt><dd class="mono">${figures.url}</dd>

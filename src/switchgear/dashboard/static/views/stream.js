@@ -7,7 +7,7 @@ import { link, refine } from "../router.js";
 import { toast } from "../actions.js";
 import { Lanes, colorOf } from "../lanes.js";
 import * as format from "../format.js";
-import "../stream_canvas.js";
+import { goneAfter } from "../stream_canvas.js";
 
 const t = texts.stream;
 const MOST_RUNS = 3000;
@@ -19,7 +19,9 @@ const present = new Lanes();
 const past = new Lanes();
 let asked = null; // what the job log was asked for, and has answered: {since, until, every, stored}
 let isAsking = false;
+let before = null; // how far the job log was asked for what was before the attempts that were watched; null: not at all
 let pinned = null;
+let heardAt = 0; // when the last event came, by the clock of the server
 let tableAt = 0;
 let tableRows = [];
 let isTableOpen = false;
@@ -54,10 +56,29 @@ async function ask(shown, update) {
   update();
 }
 
+// Following the present, what the window has from before somebody looked comes from the job log: no picture begins empty.
+async function goBack(shown, update) {
+  if (isAsking || shown.isStill || shown.seconds > WATCHED_SECONDS || !present.from || before === -Infinity) return;
+  const until = before ?? present.from;
+  if (shown.from >= until) return;
+  const since = Math.max(shown.from - shown.seconds, until - WATCHED_SECONDS);
+  isAsking = true;
+  try {
+    const found = await get("v1/runs", { since: since.toFixed(6), until: until.toFixed(6), limit: MOST_RUNS });
+    before = found.stored ? since : -Infinity;
+    present.addPast(found, until);
+  } catch {
+    before = -Infinity; // somebody who may not read it, or there is none: the picture begins with the present
+  }
+  isAsking = false;
+  update();
+}
+
 // The window is in the URL, so that it can be sent as a link.
 function onWindow(update) {
   const shown = element().window;
   ask(shown, update);
+  goBack(shown, update);
   tableAt = 0;
   update();
   clearTimeout(timer);
@@ -104,6 +125,7 @@ function notes(model, shown) {
   if (model === past) said.push(t.fromLog(asked.every));
   else if (usesLog(shown) && asked && !asked.stored) said.push(asked.problem || t.noLog);
   else if (present.sampled) said.push(t.sampled);
+  else if (present.every > 1 && shown.from < present.from) said.push(t.fromLog(present.every));
   else if (present.dropped) said.push(t.dropped(present.dropped));
   return said.map((text) => html`<span class="tag warn">${text}</span>`);
 }
@@ -119,7 +141,7 @@ export const views = { stream: {
   opened() {
     present.clear();
     past.clear();
-    asked = pinned = null;
+    asked = pinned = before = null;
     tableRows = [];
     written = "@";
   },
@@ -127,13 +149,25 @@ export const views = { stream: {
     if (previous) return previous;
     const known = await optional("v1/stream", { since: Math.floor(format.now() - 600) }, signal);
     if (known) present.take(known);
+    heardAt = known?.at || 0;
     return true;
   },
-  event({ update }, topic, kind, data) {
+  event({ update, live }, topic, kind, data) {
     if (topic !== "stream") return;
+    // After a restart of the server its workers have other numbers; while the tab was hidden, nothing was heard.
+    const isNew = kind === "snapshot" && present.from && (live.topics.overview?.uptime_seconds + 5 < present.now() - present.from || data.at - heardAt > 5);
+    if (isNew) {
+      present.clear();
+      before = null;
+      optional("v1/stream", { since: Math.floor(data.at - 600) }).then((known) => known && present.take(known)).catch(() => {});
+    }
+    heardAt = data.at;
     present.take(data);
     const shown = element()?.window;
-    if (shown && !shown.isStill) ask(shown, update);
+    if (!shown || shown.isStill) return;
+    ask(shown, update);
+    // The log is written a moment later than the attempts are watched.
+    if (present.now() > present.from + 1) goBack(shown, update);
   },
   drawn({ route }) {
     const drawn = element();
@@ -145,7 +179,7 @@ export const views = { stream: {
     const drawn = element();
     const shown = drawn?.window || { seconds: 30, isStill: false, end: present.now(), from: present.now() - 30 };
     const model = source(shown);
-    const { lanes, all, isHeat } = model.shown(drawn?.only);
+    const { lanes, all, isHeat } = model.shown(drawn?.only, shown.end - goneAfter(shown.seconds));
     const names = [...model.functions].filter(Boolean).slice(0, 16);
     const button = (text, run, isOn = false) => html`<button class="button small ${isOn ? "first" : ""}" @click=${run}>${text}</button>`;
     const go = (event) => { if (event.target.value) element().show(shown.seconds, new Date(event.target.value).getTime() / 1000 + shown.seconds / 2); };
@@ -159,7 +193,7 @@ export const views = { stream: {
         <span class="push"></span>${button(t.export, download)}
       </div>
       <section class="panel">
-        <header><div class="legend">${names.map((name) => html`<span><i class="square" .style=${`background:${colorOf(name)[0]}`}></i><a href=${link("function", format.inPath(name))}>${short(name)}</a></span>`)}
+        <header><div class="legend">${names.map((name) => html`<span><i class="square" .style=${`color:${colorOf(name)[0]}`}></i><a href=${link("function", format.inPath(name))}>${short(name)}</a></span>`)}
           ${names.length ? nothing : html`<span>${t.none}</span>`}</div>
           <div class="more">${drawn?.only ? button(t.everybody, () => element().narrow(null)) : nothing}</div></header>
         <task-stream @pin=${(event) => { pinned = event.detail && { ...event.detail, lane: model.lane(event.detail.worker).name }; update(); }} @window=${() => onWindow(update)}></task-stream>

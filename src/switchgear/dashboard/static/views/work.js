@@ -1,10 +1,10 @@
 // Work that waits, has failed, or comes by itself: why waiting, errors, schedules.
 
-import { html, nothing, functionLink, jobLink, empty, panel, counted, jobsOf, table, since, zero, choice, onlyFunction, actionsColumn, state, time, command, filterBox } from "../parts.js";
+import { html, nothing, functionLink, jobLink, empty, panel, counted, jobsOf, table, since, zero, choice, onlyFunction, actionsColumn, state, time, command, filterBox, sparkline } from "../parts.js";
 import { texts } from "../texts.js";
 import { get, optional, post, remove } from "../api.js";
 import { link, refined } from "../router.js";
-import { remedies, bulk, act, confirm } from "../actions.js";
+import { reasonBox, bulk, act, confirm } from "../actions.js";
 import * as format from "../format.js";
 
 // Why does nothing run?
@@ -37,7 +37,7 @@ function whyView(t) {
       return html`<div class="stack">
         <div class="columns">
         ${data.found.map(({ row, job, reasons }) => panel(functionLink(row.name), html`
-          ${reasons.length ? reasons.map((reason) => html`<div class="reason"><p>${reason.text}</p>${remedies(reason, job, can)}</div>`) : html`<div class="reason muted">${t.gone}</div>`}
+          ${reasons.length ? reasons.map((reason) => reasonBox(reason, job, can)) : html`<div class="reason muted">${t.gone}</div>`}
           <div class="reason small muted"><span>${job ? html`${t.example} ${jobLink(job.handle)}` : nothing}</span></div>`,
           html`${counted(row.ready, to(row, "ready"))} ${t.ready}${row.waiting_or_scheduled ? html`, ${counted(row.waiting_or_scheduled, to(row, "waiting,scheduled"))} ${t.waiting}` : nothing}`))}
         </div>
@@ -79,6 +79,7 @@ function errorsView(t) {
               { title: texts.columns.function, cell: (group) => functionLink(group.function), style: "short" },
               { title: texts.columns.count, cell: (group) => html`<a href=${to(group)}>${format.short(group.count)}</a>`, style: "number" },
               { title: texts.states.dead, cell: (group) => (group.dead ? html`<span class="bad">${format.short(group.dead)}</span>` : zero("0")), style: "number" },
+              { title: t.trend, cell: (group) => (group.trend ? sparkline(group.trend, t.trendLabel(group.error, format.count(group.trend.reduce((sum, each) => sum + each, 0)))) : zero()), style: "none" },
               { title: t.first, cell: (group) => since(group.first_at), style: "number none" },
               { title: t.last, cell: (group) => since(group.last_at), style: "number" },
               { title: t.example, cell: (group) => jobLink(group.examples[0]) },
@@ -127,9 +128,9 @@ function schedulesView(t) {
           columns: [
             { title: t.name, cell: (row) => html`<span title=${row.key}>${row.key}</span>`, style: "grow", isHead: true },
             { title: texts.columns.function, cell: (row) => functionLink(row.function), style: "grow" },
-            { title: t.spec, cell: (row) => html`<span class="mono">${row.spec}</span> <span class="muted small">${row.timezone}</span>` },
+            { title: t.spec, cell: (row) => html`<span class="mono">${row.spec}</span> <span class="muted small">${row.timezone}</span>`, style: "row" },
             { title: t.next, cell: (row) => (row.paused ? html`<span class="tag warn">${texts.functions.paused}</span>` : since(row.next_at)), style: "number" },
-            { title: t.last, cell: (row) => (row.last_at ? html`${time(row.last_at)} ${row.last_job ? html`<a href=${link("job", encodeURIComponent(row.last_job))} title=${row.last_job}>${row.last_state ? state(row.last_state) : row.last_job}</a>` : nothing}` : html`<span class="zero">${t.never}</span>`) },
+            { title: t.last, cell: (row) => (row.last_at ? html`${time(row.last_at)} ${row.last_job ? html`<a href=${link("job", encodeURIComponent(row.last_job))} title=${row.last_job}>${row.last_state ? state(row.last_state) : row.last_job}</a>` : nothing}` : zero(t.never)), style: "row" },
             { title: t.fired, cell: figures, style: "number" },
             ...actionsColumn(can("operate"), (row) => html`<span class="actions" .style=${"flex-wrap:nowrap;justify-content:flex-end"}>
               <button class="button small" aria-label=${`${t.run} ${row.key}`} @click=${() => run(row)}>${t.run}</button>
