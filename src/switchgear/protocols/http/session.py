@@ -472,7 +472,7 @@ class HttpSession(ByteSession):
         self.mark()
 
     def respond_json(self, status: int, answer: Any, headers: bytes = b"") -> None:
-        """Answer with JSON."""
+        """Answer the present request with a JSON body."""
         self.respond(status, msgspec.json.encode(answer), JSON, headers)
 
     def respond_json_in_steps(self, status: int, answer: Any, *, may_refuse: bool = True) -> Iterator[Step]:
