@@ -139,7 +139,7 @@ class TcpListener:
         return cast(asyncio.Protocol, connection) if self.read_forwarded is None else self.read_forwarded(connection)
 
     def sockets(self) -> list[socket.socket]:
-        """The listening sockets."""
+        """The listening sockets; none before `bind` and after `close`."""
         server: Any = self._server  # sockets are a tuple or a list, depending on the event loop
         return list(server.sockets) if server is not None else []
 
@@ -167,6 +167,14 @@ class TcpListener:
             if connection.session is not None:
                 connection.session.deferred.clear()
                 connection.session.closing = True
+
+    def answer_waiting(self) -> bool:
+        """Let sessions answer requests that wait, because the server stops; whether some have more to do."""
+        is_missing = False
+        for connection in list(self.connections):
+            if connection.session is not None and connection.session.server_stops():
+                is_missing = True
+        return is_missing
 
     async def hang_up(self, patience_seconds: float) -> None:
         """Close all connections, and wait a moment for the peers to close theirs. Input that arrives meanwhile is
