@@ -14,6 +14,7 @@ from switchgear.cli.output import duration_option, json_option, reading, servers
 from switchgear.cli.worker_pools import POOLS, slots_of_pool
 from switchgear.client.gearman.worker import DEFAULT_DRAIN_SECONDS
 from switchgear.log_format import LOG_FORMATS
+from switchgear.numbers import whole_number
 from switchgear.resources import canonical_resources
 from switchgear.tags import canonical_tags, shown_tags
 from switchgear.units import MIB, exact_bytes, parse_bytes, short_bytes
@@ -30,6 +31,7 @@ Examples, with an app:
   switchgear worker mypackage
   switchgear worker shop.mail:app shop.images:app --slots 4
   switchgear worker mypackage.tasks:app --functions mypackage.tasks.mail,mypackage.tasks.sms
+  switchgear worker myapp:app --queues mail=4,reports=1,default
   switchgear worker myapp:app --burst
 
 \b
@@ -77,6 +79,7 @@ Exit codes:
 """
 
 LONGEST_SHOWN: Final = 40  # characters of a value that is refused
+MOST_QUEUE_SLOTS: Final = 10_000
 LEAST_PROCESS_BYTES: Final = MIB  # 500 was meant to be 500M
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -95,6 +98,7 @@ _APP_OPTIONS: Final = {
     "max_memory_per_process": "--max-memory-per-process",
     "kill_after": "--kill-after",
     "only": "--functions",
+    "queues": "--queues",
     "restart_after": "--restart-after",
     "reload": "--reload",
     "burst": "--burst",
@@ -131,6 +135,18 @@ def _resources(ctx: click.Context, parameter: click.Parameter, text: str) -> str
         return canonical_resources(text).decode()
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
+
+
+def _queues(text: str) -> dict[str, int | None]:
+    """The value of --queues: the slots of each queue, None if it shares those of the worker; raises ValueError."""
+    queues: dict[str, int | None] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, has_slots, digits = part.partition("=")
+        slots = whole_number(digits.strip().encode(), MOST_QUEUE_SLOTS) if has_slots else None
+        if not name or (has_slots and not slots):
+            raise ValueError(f"{part!r} is no queue: NAME, or NAME=SLOTS with 1 to {MOST_QUEUE_SLOTS} slots")
+        queues[name.strip()] = slots
+    return queues
 
 
 def _process_memory(text: str) -> int:
@@ -185,6 +201,14 @@ def _number(name: str, parameter: str, least: int, help_text: str) -> Callable[[
     " that have waited for 30 ms are released. Default: auto.",
 )
 @click.option("--functions", "only", metavar="A,B", help="App: only these tasks.")
+@click.option(
+    "--queues",
+    metavar="A,B=N",
+    default="",
+    callback=reading(_queues),
+    help="App: only tasks of these queues (the option queue= of a task; without it: `default`). A queue with a number"
+    " has so many slots of its own, the others share those of the worker.",
+)
 @_number("--restart-after", "restart_after", 1, "App: restart after this many jobs, without losing any.")
 @click.option("--reload", is_flag=True, help="App: restart when a source file changes; for development.")
 @click.option("--burst", is_flag=True, help="App: stop when no job is ready.")

@@ -202,12 +202,12 @@ class Engine:
 
     @property
     def names(self) -> NameTable[Job]:
-        """Unfinished jobs by name."""
+        """The unfinished jobs that have a name, by it."""
         return self._state.names
 
     @property
     def functions(self) -> dict[bytes, Function]:
-        """All functions by name."""
+        """The functions that are not forgotten, by name."""
         return self._state.functions
 
     @property
@@ -222,12 +222,12 @@ class Engine:
 
     @property
     def workers(self) -> dict[int, Worker]:
-        """All workers by id."""
+        """The workers that are registered, by id."""
         return self._state.workers
 
     @property
     def schedules(self) -> dict[bytes, Schedule]:
-        """All schedules by name."""
+        """The schedules, paused ones included, by name."""
         return self._state.schedules
 
     @property
@@ -915,7 +915,7 @@ class Engine:
         return self._reports.data(worker, job_id, data, start_number)
 
     def warning(self, worker: Worker, job_id: int, data: bytes, start_number: int = 0) -> Job | None:
-        """Add a warning."""
+        """Append text to the warnings of a running job, and tell its subscribers."""
         return self._reports.warning(worker, job_id, data, start_number)
 
     # --- schedules ---

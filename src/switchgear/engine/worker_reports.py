@@ -278,7 +278,7 @@ class WorkerReports:
             self._add_warning(job, PARTS_ARE_MISSING)
 
     def warning(self, worker: Worker, job_id: int, data: bytes, start_number: int = 0) -> Job | None:
-        """Add a warning."""
+        """Append text to the warnings of a running job, and tell its subscribers."""
         job = self._reported(worker, job_id, start_number)
         if job is None:
             return None
