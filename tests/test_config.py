@@ -106,6 +106,11 @@ def test_a_listening_address(text: str, host: str, port: int, loopback: bool) ->
         ("gearman://[127.0.0.1]", "not an IPv6 address"),
         ("gearman://a b", "neither an address nor a name"),
         ("gearmand://127.0.0.1", "unknown scheme gearmand; did you mean gearman?"),
+        ("https://127.0.0.1", "unknown scheme https; did you mean http with the options tls=yes, cert and key?"),
+        (
+            "gearmans://127.0.0.1",
+            "unknown scheme gearmans; did you mean gearman with the options tls=yes",
+        ),
         ("ftp://127.0.0.1", "unknown scheme ftp (known: gearman, wmp, pingpong, dwork, gearmonkey, http, redis, "),
         ("gearman://127.0.0.1?tls=1", "option tls: '1' is neither yes nor no"),
         (

@@ -406,8 +406,13 @@ def test_the_state_of_the_server_has_the_sums_of_the_functions_of_an_identity() 
     owner.send(request(Packet.CAN_DO, b"other"))
     harness.talker("worker").send(request(Packet.CAN_DO, b"mail"), request(Packet.CAN_DO, b"mail2"))
     talker.session.identify(with_role(Role.READ, "mail*"))
+    largest = {"peer": "10.0.0.7:1000", "name": "other", "protocol": "gearman", "input": 9, "output": 0}
+    figures: Any = {"url": "gearman://", "connections": 1, "input": 9, "output": 0, "largest": largest}
+    assert harness.operator is not None
+    harness.operator.context.listeners = lambda: [figures]
     talker.send(request(Packet.CONTROL, b"server", b"{}"))
     answer = json.loads(talker.take_bytes()[12:])
+    assert answer["listeners"] == [{**figures, "largest": None}]
     assert (answer["jobs"], answer["functions"], answer["workers"], answer["events"]) == (3, 2, 1, {})
 
 

@@ -204,6 +204,37 @@ def test_whatever_happens_meanwhile_nothing_is_lost(harness: Harness, seed: int)
     check_engine(harness.engine)
 
 
+def lists_of_key_queues(generations: tuple[int, ...]) -> list[list[Any]]:
+    """The lists with more than some entries that the garbage collector has in these generations."""
+    return [
+        each
+        for generation in generations
+        for each in gc.get_objects(generation=generation)
+        if type(each) is list and len(each) > 8 and isinstance(each[0], KeyQueue | KeyQueueTurn)
+    ]
+
+
+def test_long_lists_of_key_queues_are_old_when_they_are_filled(harness: Harness) -> None:
+    """While a list is young, each collection visits all its entries, of which there may be a million."""
+    harness.engine.limiters.long = 5
+    limit(harness, key_concurrency=1)
+    submit_each(harness, *[b"%d" % number for number in range(10)])
+    gc.collect()
+    gc.disable()
+    try:
+        limit(harness, fair=True)
+        assert lists_of_key_queues((0, 1)) == []
+        assert len(lists_of_key_queues((2,))) >= 1
+        few_per_turn(harness, 10)
+        harness.engine.sliced_work.finish()
+        few_per_turn(harness, 21)
+        limit(harness)  # the keys are reviewed, then listed, and then one is gathered
+        assert len(lists_of_key_queues((2,))) == 2  # the order of turns, and those that are gathered
+        assert len(lists_of_key_queues((0, 1))) <= 1  # a portion of the table, which is never long
+    finally:
+        gc.enable()
+
+
 # --- keys that were distinguished before ---
 
 

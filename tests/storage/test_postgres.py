@@ -233,8 +233,9 @@ class TestOneServerAtATime:
 
         async def story() -> None:
             await store.load(Function)
-            ((before,),) = execute(url, "SELECT beat FROM sg_lease")
-            await until(lambda: execute(url, "SELECT beat FROM sg_lease")[0][0] > before + 2)
+            beats = "SELECT coalesce(max(value), 0) FROM sg_meta WHERE key = 'beat'"
+            ((before,),) = execute(url, beats)
+            await until(lambda: execute(url, beats)[0][0] > before + 2)
 
         run(story())
         close(store)

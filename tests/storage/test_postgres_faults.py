@@ -6,8 +6,10 @@ import os
 import socket
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from itertools import count
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -17,6 +19,7 @@ import pytest
 
 from switchgear.errors import Fenced, StorageError
 from switchgear.storage.postgres import PostgresStore
+from switchgear.storage.postgres_schema import STATEMENTS
 from tests.storage.support import close, commit, function, new_job, read_payloads, run
 from tests.support.postgres import Cluster, owned_by_other_user, running_pgbouncer, running_postgres
 from tests.support.servers import HOST
@@ -257,3 +260,63 @@ class TestSomethingElseInItsPlace:
             eventually(lambda: commits_again(store, 3), "the store works again")
             assert set(read_payloads(store, [1, 2, 3])) == {1, 2, 3}
             close(store)
+
+
+class TestASnapshotThatIsHeld:
+    """By a backup or a forgotten session: versions of rows that were replaced stay until it ends."""
+
+    def test_commits_leave_no_versions_of_the_lease(self, database: Database, stack: ExitStack) -> None:
+        store = opened(database.url, stack)
+        versions = set()
+        for number in range(1, 20):
+            commit(store, [new_job(number)])
+            versions |= set(database.execute("SELECT ctid::text, xmin::text FROM sg_lease"))
+        assert len(versions) == 1
+
+    def test_commits_are_signs_of_life(self, database: Database, stack: ExitStack) -> None:
+        """From time to time, or a server that is never idle would give none."""
+        store = opened(database.url, stack)
+        store.lease.lease_seconds = 0.2
+        before = run(store.lease.look())
+        begun_s = time.monotonic()
+        for number in count(1):
+            commit(store, [new_job(number)])
+            if time.monotonic() - begun_s > 0.5:
+                break
+        assert run(store.lease.look()).beat - before.beat >= 2
+
+
+class TestFrozenInATransaction:
+    """A server that stands still between the fence and the end of a commit holds the lock of the lease."""
+
+    @pytest.mark.parametrize("is_waited_for", [True, False])
+    def test_a_takeover_goes_on(self, database: Database, stack: ExitStack, is_waited_for: bool) -> None:
+        frozen = PostgresStore(database.url, lease_seconds=0.5)
+        frozen.open()
+        stack.callback(frozen._writer.connection.close)
+        begin, fence = STATEMENTS["begin"], frozen.lease.fence()
+        database.execute("UPDATE sg_lease SET process = ''")  # its process could be seen to live
+
+        async def freeze_and_take_over() -> None:
+            await frozen._writer.connection.run([(begin, ()), fence])
+            begun_s = time.monotonic()
+            other = PostgresStore(database.url, lease_seconds=0.5)
+            await other._writer.connection.open()
+            try:
+                if is_waited_for:
+                    await other.lease.wait_until_taken(_ignore)
+                else:
+                    await other.lease.acquire()
+                assert time.monotonic() - begun_s < 10
+                with pytest.raises(StorageError):  # its session was ended, and the next one is fenced
+                    await frozen._writer.connection.run([(STATEMENTS["commit"], ())])
+                with pytest.raises(Fenced):
+                    await frozen._writer.beat()
+            finally:
+                other._writer.connection.close()
+
+        run(freeze_and_take_over())
+
+
+async def _ignore(_: object) -> None:
+    pass

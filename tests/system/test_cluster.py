@@ -14,6 +14,7 @@ from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from switchgear import App
@@ -50,13 +51,15 @@ def port_of_our_own() -> int:
 class Node:
     """One server of a cluster, started again and again at the same address."""
 
-    def __init__(self, name: str, store: str, place: Path, *settings: str, options: str = "") -> None:
-        """`options` are those of the Gearman listener."""
+    def __init__(self, name: str, store: str, place: Path, *settings: str, options: str = "", host: str = HOST) -> None:
+        """`host` and `options` are those of the Gearman listener."""
         self.name = name
+        self.store = store
+        self.place = place
         self.port, self.pingpong_port, self.workers_port = (port_of_our_own() for _ in range(3))
         self._log = place / f"{name}.log"
         self._command = [sys.executable, "-m", "switchgear", "serve", "--store", store, "--joblog", "off"]
-        self._command += ["--listen", f"gearman://{HOST}:{self.port}{options}"]
+        self._command += ["--listen", f"gearman://{host}:{self.port}{options}", "--allow-remote"]
         self._command += ["--listen", f"pingpong://{HOST}:{self.pingpong_port}?workers={self.workers_port}"]
         for setting in ("cluster.enabled=true", f"cluster.name={name}", f"cluster.lease_seconds={LEASE_SECONDS}"):
             self._command += ["--set", setting]
@@ -107,6 +110,12 @@ def database(postgres: Cluster) -> str:
 
 
 @pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture
 def nodes(database: str, tmp_path: Path) -> Iterator[list[Node]]:
     made = [Node(name, database, tmp_path, "cluster.allow_async=true") for name in ("ada", "bob", "cleo")]
     with ExitStack() as stack:
@@ -145,6 +154,29 @@ def test_any_node_is_reached_and_sees_the_same(nodes: list[Node]) -> None:
     for node in nodes:
         with node.client() as client:
             assert len(client.control("jobs")["jobs"]) == 3
+
+
+def test_the_owner_knows_who_is_behind_a_standby(nodes: list[Node]) -> None:
+    """Here a client that comes from an address of this machine that is not a loopback address."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # sends nothing
+        except OSError:
+            pytest.skip("this machine has only loopback addresses")
+        own_host = str(probe.getsockname()[0])
+    ada, bob = (
+        Node(node.name, node.store, node.place, "cluster.allow_async=true", host="0.0.0.0") for node in nodes[:2]
+    )
+    with ExitStack() as stack:
+        for node in (ada, bob):
+            stack.callback(node.end)
+            node.start_and_wait()
+        with socket.create_connection((own_host, bob.port)) as client, Client(f"gearman://{HOST}:{ada.port}") as asking:
+            host, port = client.getsockname()
+            client.sendall(b"version\n")
+            assert client.recv(100).startswith(b"OK")
+            addresses = {connection["address"] for connection in asking.control("connections")["connections"]}
+            assert f"{host}:{port}" in addresses
 
 
 def test_a_graceful_stop_hands_over_at_once(nodes: list[Node]) -> None:
@@ -230,6 +262,13 @@ def test_the_library_follows_its_jobs_through_takeovers(nodes: list[Node]) -> No
             assert [job.result(PATIENCE_SECONDS) for job in jobs] == list(range(22))
 
 
+def owner_name(database: str) -> str:
+    """The node that owns the jobs, as the database says."""
+    with psycopg.connect(database) as connection:
+        ((name,),) = connection.execute(b"SELECT name FROM sg_lease").fetchall()
+        return str(name).removeprefix("node ").partition(",")[0]
+
+
 def wait_for_more(acknowledged: list[str], nodes: list[Node]) -> None:
     """More submissions than can be on their way are acknowledged."""
     before = len(acknowledged)
@@ -284,6 +323,31 @@ def test_an_owner_that_is_cut_off_from_the_database_is_replaced(
         network.come_back()
         assert ada.wait() == 75
         assert {kept, later} == handles_at(bob)
+
+
+def test_a_standby_that_is_cut_off_from_the_owner(nodes: list[Node], database: str, stack: ExitStack) -> None:
+    """Its connections end.  It does not take over, since the owner is alive, and serves again afterwards."""
+    ada, bob, _ = nodes
+    ada.start_and_wait()
+    network = stack.enter_context(cuttable(ada.port))
+    with psycopg.connect(database, autocommit=True) as connection:
+        ports = (str(ada.port), str(network.port))
+        connection.execute(b"UPDATE sg_lease SET address = replace(address, %s, %s)", ports)
+    bob.start_and_wait()
+    with socket.create_connection((HOST, bob.port)) as peer:
+        peer.sendall(b"version\n")
+        assert peer.recv(100).startswith(b"OK")
+        network.go_away()
+        peer.settimeout(PATIENCE_SECONDS)
+        assert peer.recv(100) == b""
+    begun_s = time.monotonic()
+    while time.monotonic() - begun_s < 2 * LEASE_SECONDS:  # in which a node could take over
+        assert owner_name(database) == "ada"
+    with ada.client() as client:
+        handle = client.submit("f", b"1", background=True).handle
+    network.come_back()
+    eventually(lambda: answers_version(bob.port), "the standby serves again")
+    assert handles_at(bob) == {handle}
 
 
 def test_tls_and_tokens_from_end_to_end_through_a_standby(

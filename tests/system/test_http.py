@@ -232,6 +232,52 @@ def test_a_server_that_drains_lets_workers_report_on_new_connections() -> None:
         assert server.wait_stopped() == 0
 
 
+def test_whoever_waits_is_answered_before_the_server_stops(tmp_path: Path) -> None:
+    url = f"http://{HOST}:{free_port()}"
+    store = f"sqlite:{tmp_path / 'jobs.db'}"
+    with running_switchgear("--listen", url, "--drain-timeout", "20s", store=store) as server:
+        client = closed_at_end(HttpClient(url))
+        client.call("POST", "/v1/functions/f/jobs", b"x")
+        client.call("POST", "/v1/functions/idle/jobs", b"x")
+        taken = client.call("POST", "/v1/functions/f/take")
+        waiting = {
+            "worker": b"POST /v1/functions/g/take?wait=60",
+            "running": b"GET /v1/jobs/1?wait=60",
+            "queued": b"GET /v1/jobs/2?wait=60",
+            "result": b"GET /v1/jobs/2/result?wait=60",
+            "several": b"POST /v1/jobs/wait?wait=60",
+            "events": b"GET /v1/jobs/2/events",
+            "feed": b"GET /v1/events?topics=overview,job:2",
+        }
+        body = {"several": b'{"jobs": [{"handle": "2", "seen": [0, 0, ""]}]}'}
+        peers = {}
+        for name, line in waiting.items():
+            peers[name] = connected(url)
+            data = body.get(name, b"")
+            head = b"%b HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % (line, len(data))
+            peers[name].sendall(head + data)
+        eventually(lambda: len(client.call("GET", "/v1/workers").json) == 2, "the worker waits")
+        server.process.send_signal(signal.SIGTERM)
+        eventually(lambda: client.call("GET", "/readyz").status == 503, "the server drains")
+        attempt = {"Switchgear-Attempt": taken.headers["Switchgear-Attempt"]}
+        assert client.call("PUT", "/v1/jobs/1/result", b"done", attempt).status == 204
+        told = {}
+        for name, peer in peers.items():
+            with peer:
+                told[name] = received(peer)
+        assert server.wait_stopped() == 0
+    statuses = {name: answer.partition(b"\r\n")[0].decode() for name, answer in told.items()}
+    unfinished = told.pop("result")
+    assert statuses.pop("worker") == "HTTP/1.1 204 No Content"
+    assert b'"job_unfinished"' in unfinished
+    assert statuses.pop("result") == "HTTP/1.1 409 Conflict"
+    assert set(statuses.values()) == {"HTTP/1.1 200 OK"}
+    assert b'"state":"done"' in told["running"]
+    assert b'"state":"ready"' in told["queued"]
+    assert told["events"].endswith(b"\r\n0\r\n\r\n")
+    assert told["feed"].endswith(b"\r\n0\r\n\r\n")
+
+
 def test_a_request_that_waits_does_not_keep_the_server_from_stopping() -> None:
     url = f"http://{HOST}:{free_port()}"
     with running_switchgear("--listen", url) as server, connected(url) as peer:

@@ -7,7 +7,7 @@ import queue
 import time
 from collections.abc import AsyncIterator, Generator, Iterator
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 from switchgear.app.arguments import REFERENCE, Reference, read_untyped_result, to_json
 from switchgear.app.exceptions import restored_failure
@@ -29,6 +29,17 @@ __all__ = ["Job", "Updates"]
 
 R = TypeVar("R")
 
+# What jobs of other libraries have.
+_INSTEAD: Final = {
+    "get": "job.result() waits for the result",
+    "ready": "job.status().is_finished says whether it has ended",
+    "state": "job.status().state is its state",
+    "id": "job.handle identifies it",
+    "task_id": "job.handle identifies it",
+    "revoke": "job.cancel() cancels it",
+    "forget": "the option retention= says how long it is kept",
+}
+
 
 class Job(Reference, Generic[R]):
     """A job that was submitted: by this process just now, or by any other, if it is made of a handle.
@@ -49,6 +60,13 @@ class Job(Reference, Generic[R]):
         of = f" {self.task.name}" if self.task is not None else ""
         end = self._known_end
         return f"<Job {self.handle}{of}{' ' + end.state if end is not None else ''}>"
+
+    if not TYPE_CHECKING:  # for type checkers there are no other names
+
+        def __getattr__(self, name: str) -> Any:
+            instead = _INSTEAD.get(name)
+            hint = f"; {instead}" if instead else ""
+            raise AttributeError(f"'Job' object has no attribute {name!r}{hint}", name=name, obj=self)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Job) and (other.handle, other.app) == (self.handle, self.app)

@@ -43,6 +43,18 @@ _KEY_BYTES: Final = 64  # what servers take of a unique key; longer ones are has
 _DIGEST_BYTES: Final = 16
 _DEFAULTS: Final = TaskOptions()
 _NOT_TRACED: Final = SendSpan()
+# What tasks of other libraries have.
+_INSTEAD: Final = {
+    "delay": "task.submit(...) submits a job",
+    "send": "task.submit(...) submits a job",
+    "enqueue": "task.submit(...) submits a job",
+    "kiq": "task.submit(...) submits a job",
+    "apply_async": "task.options(delay=10).submit(...) submits a job with options",
+    "send_with_options": "task.options(delay=10).submit(...) submits a job with options",
+    "schedule": "task.options(delay=10).submit(...) submits a job for later",
+    "retry": "a task raises switchgear.Retry to be run again",
+    "AsyncResult": "task.job(handle) is a job that was submitted before",
+}
 
 
 class Task(Generic[P, R]):
@@ -70,6 +82,13 @@ class Task(Generic[P, R]):
 
     def __repr__(self) -> str:
         return f"<Task {self.name}>"
+
+    if not TYPE_CHECKING:  # for type checkers there are no other names
+
+        def __getattr__(self, name: str) -> Any:
+            instead = _INSTEAD.get(name)
+            hint = f"; {instead}" if instead else ""
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}", name=name, obj=self)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         graph = OPEN_GRAPH.get()
@@ -786,13 +805,33 @@ def new_task(app: App | None, function: Callable[..., Any], name: str | None, op
     """A task of this app, or a shared one; raises TypeError or ValueError."""
     if isinstance(function, Task):
         raise TypeError(f"{function.name} is a task already")
-    if not callable(function):
-        raise TypeError(f"a task is made of a function, not of {function!r}")
+    _check_function(function, name)
     name = task_name(function) if name is None else name
     if not name or "\0" in name or name.encode(errors="ignore").decode() != name:
         raise ValueError(f"{name!r} cannot be the name of a task")
     kind = AsyncTask if inspect.iscoroutinefunction(function) else Task
     return kind(app, function, name, options)
+
+
+def _check_function(function: Any, name: str | None) -> None:
+    """Raise TypeError for what cannot be a task, with what to do instead."""
+    if not callable(function) or isinstance(function, type):
+        raise TypeError(f"a task is made of a function, not of {function!r}")
+    shown = name or getattr(function, "__qualname__", "")
+    if not hasattr(function, "__qualname__") and not (name and inspect.isfunction(function)):
+        raise TypeError(f"{function!r} is no function; define one that calls it, and make that a task")
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise TypeError(
+            f"{shown} has a `yield`, and a task has one result: return a list, report progress by"
+            " current_job().progress(...), or submit a job for each item"
+        )
+    first = next(iter(inspect.signature(function).parameters.values()), None) if inspect.isfunction(function) else None
+    owner = getattr(function, "__qualname__", "").rpartition(".")[0]
+    if first is not None and first.name == "self" and owner and not owner.endswith("<locals>"):
+        raise TypeError(
+            f"{shown} is a method, and a worker has no object for `self`: make a function of it, or a staticmethod,"
+            " and pass what it needs, or have it injected (docs/howto/hooks.md)"
+        )
 
 
 def task_name(function: Callable[..., Any]) -> str:

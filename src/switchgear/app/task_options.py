@@ -18,18 +18,20 @@ from typing import Any, Final, Literal, NamedTuple, TypedDict
 
 from switchgear.backoff import Backoff
 from switchgear.job_options import JOB_OPTIONS, SERVERS_SETTING, JobOption, OptionKind
+from switchgear.model import PRIORITY_NAMES
 from switchgear.resources import canonical_requirements, shown_requirements
 from switchgear.units import LONGEST_SECONDS, SECONDS_PER_UNIT, duration_seconds
 
 __all__ = ["EDGE_POLICIES", "Priority", "Rate", "Seconds", "SubmitKeywords", "TaskKeywords", "TaskOptions"]
 
-Priority = Literal["high", "normal", "low"]
+Priority = Literal["high", "normal", "low"] | int  # a number is one of 0 to 9, of which 9 is the highest
 EdgePolicyName = Literal["wait", "skip", "fail", "run", "error"]
 Seconds = float | timedelta
 Chooser = Callable[..., Any]  # given the arguments by name, says which of them count
 
 _OPTION_OF: Final = {name: option for option in JOB_OPTIONS for name in option.python}
 EDGE_POLICIES: Final = _OPTION_OF["on_failure"].words
+_HIGHEST_PRIORITY: Final = 9
 _RUN_IN: Final = ("thread", "process")
 # Names of the options in other libraries.
 _SYNONYMS: Final = {
@@ -43,8 +45,31 @@ _SYNONYMS: Final = {
     "result_ttl": "retention",
     "rate_limit": "rate",
     "max_concurrency": "concurrency",
+    "countdown": "delay",
+    "eta": "at",
+    "autoretry_for": "retry_on",
+    "dont_autoretry_for": "give_up_on",
+    "default_retry_delay": "backoff",
+    "retry_backoff": "backoff",
+    "retry_jitter": "jitter",
+    "soft_time_limit": "timeout",
+    "link": "on_success",
+    "link_error": "on_error",
+    "result_expires": "retention",
+}
+# Options of other libraries that are something else here.
+_ELSEWHERE: Final = {
+    "bind": "a task asks for its job by current_job()",
+    "ignore_result": "results are kept for as long as retention says",
+    "acks_late": "a job that is lost with its worker runs again always; crash_limit says how often",
+    "task_id": "unique= names a job by a key, and the server gives it a handle",
+    "base": "middleware and resources take the place of base classes",
+    "routing_key": "queue= is an option of the task, and requires= of a job",
+    "exchange": "queue= is an option of the task, and requires= of a job",
 }
 DEFAULT_BACKOFF: Final = Backoff()
+DEFAULT_QUEUE: Final = "default"
+_QUEUE: Final = re.compile(r"[^\s,=]{1,100}")
 _RATE: Final = re.compile(r"\s*([0-9]+)\s*/\s*([0-9]+(?:\.[0-9]+)?)?\s*(ms|s|m|h|d)\s*")
 
 
@@ -104,7 +129,9 @@ class TaskKeywords(JobKeywords, total=False):
     rate: str | tuple[int, float] | None
     rate_per_key: str | tuple[int, float] | None
     fair: bool
+    queue: str
     run_in: Literal["thread", "process"]
+    soft_timeout: Seconds | None
 
 
 class SubmitKeywords(JobKeywords, total=False):
@@ -145,7 +172,9 @@ class TaskOptions:
     rate: Rate | None = None
     rate_per_key: Rate | None = None
     fair: bool = False
+    queue: str = DEFAULT_QUEUE  # by which workers choose tasks, and give them slots of their own
     run_in: str = "thread"
+    soft_timeout: float | None = None  # SoftTimeout is raised in the task after so long
     durable: bool | None = None
     delay: float | None = None  # from here on: of one submission
     at: float | None = None  # seconds since the epoch
@@ -197,6 +226,10 @@ def _unknown(name: str, allowed: frozenset[str]) -> str:
         return f"{name} is an option of one submission, not of a task: task.options({name}=...).submit(...)"
     if name in TASK_OPTIONS:
         return f"{name} is an option of the task as a whole: @app.task({name}=...)"
+    if name in _ELSEWHERE:
+        return f"there is no option {name}: {_ELSEWHERE[name]}"
+    if name in _SYNONYMS and _SYNONYMS[name] not in allowed:
+        return f"there is no option {name}; {_unknown(_SYNONYMS[name], allowed)}"
     near = [_SYNONYMS[name]] if name in _SYNONYMS else difflib.get_close_matches(name, allowed, 1)
     hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(allowed))}"
     return f"there is no option {name}; {hint}"
@@ -208,6 +241,8 @@ def _check_together(options: TaskOptions, given: Mapping[str, Any]) -> None:
     if not options.unique and any(given.get(name) for name in ("unique_for", "unique_scope", "unique_policy")):
         name = next(name for name in ("unique_for", "unique_scope", "unique_policy") if given.get(name))
         raise ValueError(f"{name} needs a unique key: give unique as well")
+    if options.soft_timeout and options.timeout and options.soft_timeout >= options.timeout:
+        raise ValueError("soft_timeout is less than timeout, so that the task has some time to clean up")
     per_key = next((name for name in ("concurrency_per_key", "rate_per_key") if getattr(options, name)), None)
     if per_key is None and options.fair:
         per_key = "fair"
@@ -242,6 +277,21 @@ def _choice(*words: str) -> Callable[[Any, str], str]:
         return str(value)
 
     return check
+
+
+def _priority(value: Any, name: str) -> str:
+    """The priority for a word, or for a number from 0 to 9 as Celery and others have them."""
+    if type(value) is int and 0 <= value <= _HIGHEST_PRIORITY:
+        return "low" if value <= 3 else "normal" if value <= 6 else "high"
+    if isinstance(value, str) and value in PRIORITY_NAMES:
+        return value
+    raise ValueError(f"{name} is one of {', '.join(PRIORITY_NAMES)}, or a number from 0 to 9 (highest), not {value!r}")
+
+
+def _queue(value: Any, name: str) -> str:
+    if isinstance(value, str) and _QUEUE.fullmatch(value):
+        return value
+    raise ValueError(f"{name} is a name without spaces, commas and =, not {value!r}")
 
 
 def _flag(value: Any, name: str) -> bool:
@@ -326,6 +376,7 @@ def _trace(value: Any, name: str) -> str | None:
 
 
 _JOB_OPTION_CHECKS: Final[dict[str, Callable[[Any, str], Any]]] = {
+    "priority": _priority,
     "retries": _whole(0, _OPTION_OF["retries"].most - 1),
     "expires": _optional(_positive_seconds),
     "key": _key,
@@ -349,7 +400,9 @@ _CHECKS: Final[dict[str, Callable[[Any, str], Any]]] = {
     "rate": _optional(Rate.of),
     "rate_per_key": _optional(Rate.of),
     "fair": _flag,
+    "queue": _queue,
     "run_in": _choice(*_RUN_IN),
+    "soft_timeout": _optional(_positive_seconds),
     "on_success": _step,
     "on_error": _step,
     "finally_": _step,

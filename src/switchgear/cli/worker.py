@@ -11,9 +11,10 @@ from click.core import ParameterSource
 from switchgear.app.worker.logging_setup import LEVELS
 from switchgear.cli.main import LOG_FORMAT, ExitCode
 from switchgear.cli.output import duration_option, json_option, reading, servers_option
-from switchgear.cli.worker_pools import POOLS, slots_of_pool
+from switchgear.cli.worker_pools import KNOWN_POOLS, POOLS, slots_of_pool
 from switchgear.client.gearman.worker import DEFAULT_DRAIN_SECONDS
 from switchgear.log_format import LOG_FORMATS
+from switchgear.numbers import whole_number
 from switchgear.resources import canonical_resources
 from switchgear.tags import canonical_tags, shown_tags
 from switchgear.units import MIB, exact_bytes, parse_bytes, short_bytes
@@ -30,6 +31,7 @@ Examples, with an app:
   switchgear worker mypackage
   switchgear worker shop.mail:app shop.images:app --slots 4
   switchgear worker mypackage.tasks:app --functions mypackage.tasks.mail,mypackage.tasks.sms
+  switchgear worker myapp:app --queues mail=4,reports=1,default
   switchgear worker myapp:app --burst
 
 \b
@@ -39,7 +41,7 @@ Where a task runs:
   other functions         in threads, --slots at once;
                           but in the child processes if --processes is given and --slots is not
   --pool threads          --slots; --concurrency is the number
-  --pool processes        --processes
+  --pool processes        --processes; prefork is another name
   --pool asyncio          --async-slots
   --pool solo             all tasks in one child process, one job at a time
 
@@ -64,6 +66,7 @@ Output of the command:
 
 \b
 Signals:
+  QUIT        an app: stop at once, as a second TERM does
   TERM, INT   take no more jobs. Running jobs can finish within --drain-timeout; then, or at a second signal, they
               are stopped. Jobs of an app are released without using up an attempt; those of a command run again on
               another worker, or fail if their attempts are used up.
@@ -77,6 +80,7 @@ Exit codes:
 """
 
 LONGEST_SHOWN: Final = 40  # characters of a value that is refused
+MOST_QUEUE_SLOTS: Final = 10_000
 LEAST_PROCESS_BYTES: Final = MIB  # 500 was meant to be 500M
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -93,8 +97,10 @@ _APP_OPTIONS: Final = {
     "prefetch": "--prefetch",
     "max_jobs_per_process": "--max-jobs-per-process",
     "max_memory_per_process": "--max-memory-per-process",
+    "kill_above_memory": "--kill-above-memory",
     "kill_after": "--kill-after",
     "only": "--functions",
+    "queues": "--queues",
     "restart_after": "--restart-after",
     "reload": "--reload",
     "burst": "--burst",
@@ -133,6 +139,18 @@ def _resources(ctx: click.Context, parameter: click.Parameter, text: str) -> str
         raise click.BadParameter(str(error)) from None
 
 
+def _queues(text: str) -> dict[str, int | None]:
+    """The value of --queues: the slots of each queue, None if it shares those of the worker; raises ValueError."""
+    queues: dict[str, int | None] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, has_slots, digits = part.partition("=")
+        slots = whole_number(digits.strip().encode(), MOST_QUEUE_SLOTS) if has_slots else None
+        if not name or (has_slots and not slots):
+            raise ValueError(f"{part!r} is no queue: NAME, or NAME=SLOTS with 1 to {MOST_QUEUE_SLOTS} slots")
+        queues[name.strip()] = slots
+    return queues
+
+
 def _process_memory(text: str) -> int:
     """The value of --max-memory-per-process in bytes; raises ValueError."""
     count = parse_bytes(text)
@@ -158,7 +176,12 @@ def _number(name: str, parameter: str, least: int, help_text: str) -> Callable[[
 @_number("--slots", "slots", 0, "App: threads for plain functions. Default: 8.")
 @_number("--async-slots", "async_slots", 0, "App: coroutine functions that run at once. Default: 100.")
 @_number("--processes", "processes", 0, 'App: child processes. Default: one per core if a task says run_in="process".')
-@click.option("--pool", type=click.Choice(POOLS), help="App: with --concurrency, another way to write the three above.")
+@click.option(
+    "--pool",
+    type=click.Choice(KNOWN_POOLS),
+    metavar=f"[{'|'.join(POOLS)}]",
+    help="App: with --concurrency, another way to write the three above.",
+)
 @_number("--concurrency", "concurrency", 1, "App: jobs that run at once in the --pool. Default: as above; solo: 1.")
 @click.option(
     "--autoscale",
@@ -173,6 +196,12 @@ def _number(name: str, parameter: str, least: int, help_text: str) -> Callable[[
     callback=reading(_process_memory),
     help="App: replace a child process that has more resident memory than this after a job, such as 500M.",
 )
+@click.option(
+    "--kill-above-memory",
+    metavar="SIZE",
+    callback=reading(_process_memory),
+    help="App: kill a child process that has more resident memory than this at any time; its job is lost.",
+)
 @duration_option(
     "--kill-after", "App: how long a cancelled job may take to end before its process is killed. Default: 5.", "5"
 )
@@ -185,6 +214,14 @@ def _number(name: str, parameter: str, least: int, help_text: str) -> Callable[[
     " that have waited for 30 ms are released. Default: auto.",
 )
 @click.option("--functions", "only", metavar="A,B", help="App: only these tasks.")
+@click.option(
+    "--queues",
+    metavar="A,B=N",
+    default="",
+    callback=reading(_queues),
+    help="App: only tasks of these queues (the option queue= of a task; without it: `default`). A queue with a number"
+    " has so many slots of its own, the others share those of the worker.",
+)
 @_number("--restart-after", "restart_after", 1, "App: restart after this many jobs, without losing any.")
 @click.option("--reload", is_flag=True, help="App: restart when a source file changes; for development.")
 @click.option("--burst", is_flag=True, help="App: stop when no job is ready.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,7 +33,7 @@ from switchgear.units import short_duration
 __all__ = ["work_for_apps"]
 
 RELOAD_SECONDS: Final = 0.5  # between checks of the source
-_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
 _STDOUT, _STDERR = 1, 2
 
 
@@ -93,11 +94,14 @@ def _work_for_apps(
     watch = SourceWatch(os.getcwd()) if options["reload"] else None  # before anything else takes time
     reporter.shows_tracebacks = not all(app.logs_failures for app in apps.values())
     chosen = _chosen_tasks(apps, options["only"])
-    workers = {
-        app: _worker(target, app, options, servers, reporter, chosen[target])
+    workers = [
+        (app, worker)
         for target, app in apps.items()
         if target in chosen
-    }
+        for worker in _workers(target, app, options, servers, reporter, chosen[target])
+    ]
+    if not workers:
+        raise ConfigError(f"there are no tasks of the queues {', '.join(options['queues'])}")
     return _work(workers, reporter, options["drain_timeout"], watch)
 
 
@@ -112,6 +116,40 @@ def _chosen_tasks(apps: Mapping[str, App], functions: str | None) -> dict[str, f
     if unknown or not names:
         raise ConfigError(f"none of the apps has a task {', '.join(sorted(unknown))}")
     return {target: names & app.tasks.keys() for target, app in apps.items() if names & app.tasks.keys()}
+
+
+def _workers(
+    target: str,
+    app: App,
+    options: dict[str, Any],
+    servers: Sequence[str] | None,
+    reporter: _AppReporter,
+    only: frozenset[str] | None,
+) -> list[AppWorker]:
+    """The workers of one app: one, and one for each queue of --queues that has slots of its own."""
+    queues: dict[str, int | None] = options["queues"]
+    if not queues:
+        return [_worker(target, app, options, servers, reporter, only)]
+    workers: list[AppWorker] = []
+    shared = frozenset(queue for queue, slots in queues.items() if slots is None)
+    own = [(frozenset({queue}), slots) for queue, slots in queues.items() if slots is not None]
+    for names, slots in [(shared, None), *own]:
+        tasks = frozenset(
+            name for name, task in app.tasks.items() if task.settings.queue in names and (only is None or name in only)
+        )
+        if not tasks:
+            continue
+        changes: dict[str, Any] = {}
+        if slots is not None:
+            in_processes = options["processes"] is not None and options["slots"] is None
+            changes = {"slots": None if in_processes else slots, "async_slots": slots, "processes": slots}
+            changes["name"] = f"{options['name'] or _default_name()}/{next(iter(names))}"
+        workers.append(_worker(target, app, {**options, **changes}, servers, reporter, tasks))
+    return workers
+
+
+def _default_name() -> str:
+    return f"{socket.gethostname()}/{os.getpid()}"
 
 
 def _worker(
@@ -141,6 +179,7 @@ def _worker(
         autoscale=options["autoscale"],
         jobs_per_process=options["max_jobs_per_process"] or 0,
         memory_per_process_bytes=options["max_memory_per_process"] or 0,
+        hard_memory_per_process_bytes=options["kill_above_memory"] or 0,
         restart_after=options["restart_after"] or 0,
         prefetch=options["prefetch"],
         burst=options["burst"],
@@ -155,17 +194,17 @@ def _worker(
 
 
 def _work(
-    workers: Mapping[App, AppWorker], reporter: _AppReporter, drain_seconds: float, watch: SourceWatch | None
+    workers: Sequence[tuple[App, AppWorker]], reporter: _AppReporter, drain_seconds: float, watch: SourceWatch | None
 ) -> ExitCode | None:
     received: list[int] = []
 
     def stop_all(seconds: float, reason: str = "stop") -> None:
-        for worker in workers.values():
+        for _, worker in workers:
             worker.stop(seconds, reason)
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         received.append(number)  # first of all: the next signal may come while we are here
-        if len(received) > 1:
+        if len(received) > 1 or number == signal.SIGQUIT:
             stop_all(0.0)
         else:
             stop_all(drain_seconds)
@@ -173,9 +212,9 @@ def _work(
 
     before = {number: signal.signal(number, on_signal) for number in _SIGNALS}
     try:
-        for worker in workers.values():
+        for _, worker in workers:
             worker.start()
-        for worker in workers.values():
+        for _, worker in workers:
             while not worker.wait(RELOAD_SECONDS if watch is not None else None):
                 changed = watch.changes() if watch is not None else []
                 if changed and not received:
@@ -188,18 +227,18 @@ def _work(
         stop_all(0.0)  # if one has ended through a defect
         for number, handler in before.items():
             signal.signal(number, handler)
-    for app, worker in workers.items():
+    for app, worker in workers:
         app.close()
         for location in worker.locations:  # an embedded server that lives in this process is left in good order
             location.close()
-    reasons = {worker.end_reason for worker in workers.values()}
+    reasons = {worker.end_reason for _, worker in workers}
     if not received and reasons & {"restart", "reload"}:
         if "restart" in reasons:
-            finished_jobs = sum(worker.finished_jobs for worker in workers.values())
+            finished_jobs = sum(worker.finished_jobs for _, worker in workers)
             reporter.note(f"starting afresh after {counted(finished_jobs, 'job')}")
         return None
     code = ExitCode.INTERRUPTED if signal.SIGINT in received else ExitCode.SUCCESS
-    if any(worker.left_behind for worker in workers.values()):  # a function that does not return must not keep us
+    if any(worker.left_behind for _, worker in workers):  # a function that does not return must not keep us
         _flush()
         os._exit(code)
     return code

@@ -182,5 +182,7 @@ def is_protected(url: ListenUrl, *, has_identities: bool) -> bool:
 
 
 def _perhaps(word: str, known: Mapping[str, object]) -> str:
+    if word.endswith("s") and word[:-1] in ("gearman", "gearmonkey", "http"):  # as clients write it
+        return f"; did you mean {word[:-1]} with the options tls=yes, cert and key?"
     close = get_close_matches(word, known, n=1)
     return f"; did you mean {close[0]}?" if close else ""

@@ -41,6 +41,7 @@ from switchgear.engine.token_bucket import converted, has_tokens_at_us, spent, t
 from switchgear.model import BEST_FIRST, READY, Function, Job, KeyQueue, Limiter, QueueGroup, Worker
 from switchgear.model.job import place_of
 from switchgear.model.key_queue_order import KeyQueueOrder, KeyQueueTurn
+from switchgear.model.long_lists import LONG, promote_new_objects
 from switchgear.model.names import NameTable
 from switchgear.policy import Policy
 
@@ -65,6 +66,7 @@ class Limiters:
     def __init__(
         self, state: EngineState, deadlines: Deadlines, requirements: Requirements, sliced_work: SlicedWork
     ) -> None:
+        self.long = LONG  # with more key queues than this, lists of them are promoted
         self._sliced_work = sliced_work
         self._state = state
         self._deadlines = deadlines
@@ -456,6 +458,8 @@ class Limiters:
                 if len(group.order[priority]):
                     served_before.append(group.order[priority])
                     group.order[priority] = KeyQueueOrder()
+        if limiter.unreviewed > self.long:
+            promote_new_objects()  # the new orders
         self.await_token(limiter)
         return self._review_all(limiter, served_before)
 

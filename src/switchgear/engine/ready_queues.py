@@ -50,6 +50,7 @@ from switchgear.model import (
     Worker,
 )
 from switchgear.model.job import RANKS_BETWEEN, place_of
+from switchgear.model.long_lists import promote_new_objects
 from switchgear.model.segments import ObjectSegment, remove_from
 from switchgear.policy import Policy
 
@@ -583,11 +584,13 @@ class ReadyQueues:
         self._limiters.end_draining(limiter)
 
     def _gather_priority(self, limiter: Limiter, group: QueueGroup, priority: int, revision: int) -> Iterator[None]:
-        # A heap of numbers, which the garbage collector does not visit: the negative place of the last job of a key
-        # queue, and the index of the key queue in `key_queues`.
+        # A heap of numbers: the negative place of the last job of a key queue, and the index of the key queue in
+        # `key_queues`.
         lasts: list[int] = []
         key_queues: list[KeyQueue | None] = []
         assert group.key_queues is not None
+        if len(group.key_queues) > self._limiters.long:
+            promote_new_objects()  # these lists
         for portion in group.key_queues.portions():
             for key_queue in portion:
                 job = _last_job(key_queue, priority)

@@ -13,13 +13,15 @@ import socket
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 from switchgear.config import Config
 from switchgear.errors import ConfigError, StorageError
 from switchgear.memory import MemoryAccount
 from switchgear.net.connections.tcp_listener import TcpListener
-from switchgear.net.standby_gateway import OwnerAddress, StandbyGateway
+from switchgear.net.forwarded_address import ForwardedConnection
+from switchgear.net.standby_gateway import READS_HEADERS, OwnerAddress, StandbyGateway
 from switchgear.partitions import PARTITIONS
 from switchgear.postgresql import is_postgresql
 from switchgear.storage.postgres import PostgresStore
@@ -59,6 +61,7 @@ class ClusterMember:
         self._lease = store.lease
         self.name = config.cluster.name or socket.gethostname()
         self._lease.name = f"node {self.name}, {self._lease.name}"
+        self._secret = b""  # by which nodes recognise each other
         self._listeners: Sequence[TcpListener] = ()
         self._nodes: dict[int, tuple[NodeRow, float]] = {}  # by id, with the moment of the last sign of life
         self._reported: set[str] = set()  # what is wrong, and was written to the log
@@ -72,14 +75,16 @@ class ClusterMember:
         if not self._config.cluster.allow_async:
             await self._store.nodes.check_replication()
         await self._store.nodes.forget_named(self.name)
+        self._secret = await self._store.nodes.shared_secret()
         return await self._store.nodes.shared_prefix(prefix)
 
     async def stand_by(self, listeners: Sequence[TcpListener], memory: MemoryAccount, telemetry: Telemetry) -> None:
         """Return when this node owns the jobs. Until then connections are passed on to the owner, and what is held of
         them is counted in the memory account."""
         self._listeners = listeners
-        self._lease.address = json.dumps(self._own_addresses())
-        gateway = StandbyGateway(listeners, self._config.limits, memory, telemetry)
+        # Nodes of earlier versions use the addresses by their place, and so do not see the last one.
+        self._lease.address = json.dumps([*self._own_addresses(), READS_HEADERS])
+        gateway = StandbyGateway(listeners, self._config.limits, memory, telemetry, self._secret)
         is_passing = False
 
         async def look(row: LeaseRow) -> None:
@@ -94,6 +99,8 @@ class ClusterMember:
             await self._lease.wait_until_taken(look)
         finally:
             gateway.close()
+        for listener in listeners:
+            listener.read_forwarded = partial(ForwardedConnection, self._secret, self._lease.holder)
         log.warning("this node (%s) owns the jobs from now on", self.name)
         await self._store.take_over()
 
@@ -171,7 +178,7 @@ class ClusterMember:
             self._reported.discard(what)
 
     def describe(self) -> list[NodeAnswer]:
-        """All nodes, for operators."""
+        """All nodes of the cluster, as the verb `nodes` shows them."""
         now_s = time.monotonic()
         return [
             {

@@ -177,6 +177,11 @@ class Listeners:
         for listener in self.tcp_listeners:
             listener.stop_listening_to_peers()
 
+    def answer_waiting(self) -> bool:
+        """Let peers have answers to requests that wait, because the server stops; whether some are still missing."""
+        are_missing = [listener.answer_waiting() for listener in self.tcp_listeners]
+        return any(are_missing)
+
     async def hang_up(self, patience_seconds: float) -> None:
         """Close all connections after their output is sent, and wait for the peers to close theirs."""
         for listener in self.tcp_listeners:

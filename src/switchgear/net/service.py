@@ -64,6 +64,9 @@ __all__ = ["RestoreDisplay", "Service", "check_files", "run_server"]
 log = logging.getLogger("switchgear")
 
 DRAIN_LOOK_SECONDS = 0.02
+# How long requests that wait may take to be answered when the server stops.
+ANSWER_SECONDS = 1.0
+ANSWER_LOOK_SECONDS = 0.005
 HOUSEKEEPING_SECONDS = 1.0
 RESTORING_SECONDS = 2.0  # between two lines of the log about a long queue that is being restored
 SHOWING_SECONDS = 0.1  # between two steps of a progress bar
@@ -407,6 +410,7 @@ class Service:
         if self._owners is not None:
             await self._owners.close()
         await self.hub.flush()  # before connections are closed: a result may be waiting for its commit
+        await self._answer_waiting()
 
     async def _stop_as_guest(self) -> None:
         """Stop so that peers notice only a lost connection, and lose nothing that was confirmed to them.
@@ -432,6 +436,16 @@ class Service:
         while self.engine.running_jobs() and not self._stop_now.is_set():
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._stop_now.wait(), DRAIN_LOOK_SECONDS)
+
+    async def _answer_waiting(self) -> None:
+        """Answer requests that wait, and those whose answers are being read from the store."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(ANSWER_SECONDS):
+                self.hub.begin_turn()
+                while self.listeners.answer_waiting():
+                    await asyncio.sleep(ANSWER_LOOK_SECONDS)
+                    self.hub.begin_turn()
+        await self.hub.flush()
 
     def _give_back(self) -> None:
         """Release jobs that still run, for the next server. The attempt does not count."""

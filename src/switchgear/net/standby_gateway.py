@@ -26,11 +26,15 @@ from switchgear.memory import MemoryAccount
 from switchgear.net.connections.file_descriptors import permitted_limits
 from switchgear.net.connections.tcp_connection import set_keepalive
 from switchgear.net.connections.tcp_listener import TcpListener
+from switchgear.net.forwarded_address import forwarding_header
 from switchgear.telemetry import Telemetry
 
-__all__ = ["OwnerAddress", "StandbyGateway"]
+__all__ = ["READS_HEADERS", "OwnerAddress", "StandbyGateway"]
 
 OwnerAddress: TypeAlias = tuple[str, str, int]  # scheme, host and port of one of the owner's listeners
+
+# Among the addresses of an owner: it reads the header that tells the address of the peer.
+READS_HEADERS: Final[OwnerAddress] = ("proxy", "", 2)
 
 CONNECT_SECONDS: Final = 1.0
 RETRY_SECONDS: Final = 0.1
@@ -44,8 +48,15 @@ class StandbyGateway:
     """Accepts connections at the addresses of this node's listeners."""
 
     def __init__(
-        self, listeners: Sequence[TcpListener], limits: LimitsConfig, memory: MemoryAccount, telemetry: Telemetry
+        self,
+        listeners: Sequence[TcpListener],
+        limits: LimitsConfig,
+        memory: MemoryAccount,
+        telemetry: Telemetry,
+        secret: bytes = b"",
     ) -> None:
+        """The secret is that of all nodes."""
+        self._secret = secret
         self._listeners = list(listeners)
         self.limits = permitted_limits(limits, telemetry, DESCRIPTORS_PER_CONNECTION)
         self.memory = memory
@@ -87,6 +98,12 @@ class StandbyGateway:
             return None
         scheme, host, port = self._addresses[place]
         return (host, port) if scheme == self._listeners[place].url.scheme else None
+
+    def header_for(self, host: str, port: int) -> bytes:
+        """What tells the owner the address of a peer; empty if the owner does not read it."""
+        if READS_HEADERS not in self._addresses:
+            return b""
+        return forwarding_header(host, port, self._secret, self._owner)
 
     def refusal_for(self, host: str) -> str:
         """Why a connection from this host is refused; empty if it is not."""
@@ -164,7 +181,8 @@ class PassedConnection(asyncio.Protocol):
         self.abort()
 
     def _pass_early_input(self, owner: OwnerConnection) -> None:
-        owner.transport.writelines(self._early)
+        header = self._gateway.header_for(self._host, self._port)
+        owner.transport.writelines([header, *self._early] if header else self._early)
         self._early = []
         if self._has_ended:
             owner.transport.write_eof()

@@ -106,6 +106,13 @@ class Session(Output):
     def read_again(self) -> None:
         """Note that the peer's input is read again."""
 
+    def server_stops(self) -> bool:
+        """Answer requests that wait, because the connection is about to be closed; whether answers are still missing.
+
+        It is called again until none is, or for a second.
+        """
+        return False
+
     # --- operations of many turns ---
 
     def work_off(self, steps: Iterator[Step]) -> None:

@@ -1,9 +1,9 @@
 """`PostgresFence`: how long a server may rely on what it owns in PostgreSQL, and the first step of its transactions.
 
 A row of the database stands for the server: its lease on all jobs (`postgres_lease`), or its own row among several
-nodes (`postgres_partitions`). Each commit begins with an update of the row, which is three things in one: a sign of
-life (`beat`), the fence (the update fails if the epoch is no longer the server's, and with it the commit), and a lock
-that makes a takeover wait for a commit in progress.
+nodes (`postgres_partitions`). Each commit begins with a lock of the row, which is the fence (the statement fails if
+the epoch is no longer the server's, and with it the commit), and makes a takeover wait for a commit in progress. A few
+commits per lease are signs of life as well (`beat`), and an idle server gives some of their own.
 
 No clocks are compared. Another server may take over when it has seen the same epoch and beat for a whole lease on its
 own clock. The owner counts from the moment when it sent its last successful beat, and regards the lease as lapsed after
@@ -56,6 +56,7 @@ class PostgresFence(ABC):
         self.lease_seconds = lease_seconds
         self.epoch = 0  # 0: not held
         self._certain_until_s = 0.0
+        self._beaten_s = 0.0  # when the last sign of life that succeeded was sent
 
     @property
     def is_held(self) -> bool:
@@ -75,12 +76,22 @@ class PostgresFence(ABC):
     def fence(self) -> Step:
         """The first step of every transaction after BEGIN. It fails if another server has taken over."""
 
+    def beat_steps(self) -> list[Step]:
+        """What makes a transaction with the fence a sign of life; none if each one is."""
+        return []
+
+    def due_beat_steps(self, now_s: float) -> list[Step] | None:
+        """What makes a commit a sign of life; None if it need not be one, because there was one a moment ago."""
+        steps = self.beat_steps()
+        return None if steps and now_s - self._beaten_s < self.beat_seconds / 2 else steps
+
     @abstractmethod
     async def renew(self) -> None:
         """Begin a new epoch after the connection was replaced; raises Fenced if another server has taken over."""
 
     def beat_succeeded(self, sent_s: float) -> None:
-        """Note that a request with the fence, sent at this moment of the monotonic clock, succeeded."""
+        """Note that a sign of life, sent at this moment of the monotonic clock, succeeded."""
+        self._beaten_s = max(self._beaten_s, sent_s)
         self._certain_until_s = max(self._certain_until_s, sent_s + RELIABLE_PART * self.lease_seconds)
 
     def fenced(self) -> Fenced:
@@ -92,7 +103,7 @@ class PostgresFence(ABC):
         """Give a sign of life; raises Fenced, or StorageError if that was not possible."""
         sent_s = time.monotonic()
         try:
-            await self._connection.run([self.fence()])
+            await self._connection.run([self.fence(), *self.beat_steps()])
         except PostgresRefusal as refusal:
             if refusal.code == NOT_AS_EXPECTED:
                 raise self.fenced() from refusal

@@ -51,6 +51,9 @@ class PostgresLease(PostgresFence):
     def fence(self) -> Step:
         return STATEMENTS["fence"], (bigint(self.holder), bigint(self.epoch))
 
+    def beat_steps(self) -> list[Step]:
+        return [(STATEMENTS["beat"], ())]
+
     async def renew(self) -> None:
         sent_s = time.monotonic()
         result = await self._update((STATEMENTS["renew"], (bigint(self.holder),)))
@@ -132,5 +135,6 @@ class PostgresLease(PostgresFence):
             await self._connection.run([(STATEMENTS["release"], (bigint(self.holder),))])
 
     async def _update(self, step: Step) -> PGresult:
-        (result,) = await update_impatiently(self._connection, [step], STATEMENTS["terminate_others"])
+        steps: list[Step] = [(STATEMENTS["lock_lease"], ()), step]
+        _, result = await update_impatiently(self._connection, steps, STATEMENTS["terminate_others"])
         return result

@@ -6,6 +6,7 @@ node owns the jobs is decided by the lease alone (`postgres_lease`).
 
 from __future__ import annotations
 
+import secrets
 from typing import NamedTuple
 
 from switchgear.errors import ConfigError
@@ -46,9 +47,16 @@ class PostgresNodes:
 
     async def shared_prefix(self, prefix: str) -> str:
         """The prefix of handles that all nodes use: the first one that was proposed."""
-        await self._reads.ask(self._reads.reader, "propose_prefix", prefix.encode())
-        result = await self._reads.ask(self._reads.reader, "prefix")
-        return bytes(result.get_value(0, 0) or b"").decode() or prefix
+        return await self._shared_text("handle_prefix", prefix) or prefix
+
+    async def shared_secret(self) -> bytes:
+        """A secret of all nodes, by which they recognise each other."""
+        return bytes.fromhex(await self._shared_text("node_secret", secrets.token_hex(32)))
+
+    async def _shared_text(self, key: str, proposed: str) -> str:
+        await self._reads.ask(self._reads.reader, "propose_text", key.encode(), proposed.encode())
+        result = await self._reads.ask(self._reads.reader, "meta_text", key.encode())
+        return bytes(result.get_value(0, 0) or b"").decode()
 
     async def announce(self, node: NodeRow) -> float:
         """Give a sign of life in the row of this node; returns the time by the clock of PostgreSQL."""

@@ -189,9 +189,11 @@ class PostgresWriter:
         """The results of a transaction of these steps."""
         first: list[Step] = [(STATEMENTS["begin"], ()), self.lease.fence()]
         sent_s = time.monotonic()
-        results = await self._request(chain(first, steps, [(STATEMENTS["commit"], ())]))
+        beat = self.lease.due_beat_steps(sent_s)
+        results = await self._request(chain(first, steps, beat or (), [(STATEMENTS["commit"], ())]))
         self.in_doubt = False
-        self.lease.beat_succeeded(sent_s)
+        if beat is not None:
+            self.lease.beat_succeeded(sent_s)
         return results
 
     async def _request(self, steps: Iterator[Step]) -> list[PGresult]:

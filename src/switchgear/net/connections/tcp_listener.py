@@ -57,6 +57,8 @@ class TcpListener:
         )  # all listeners of the server, which share the limits
         self.is_private = False  # only processes of the server's own user and of root may connect
         self.exempt_hosts: frozenset[str] = frozenset()  # other nodes, which pass on connections of many hosts
+        # In a cluster, what reads the address of a peer whose connection another node forwards.
+        self.read_forwarded: Callable[[Connection], asyncio.Protocol] | None = None
         self.connections: set[Connection] = set()
         self.by_host: Counter[str] = Counter()
         self._server: asyncio.Server | None = None
@@ -133,10 +135,11 @@ class TcpListener:
     def _make_connection(self) -> asyncio.Protocol:
         # This is not a subclass of asyncio's protocol classes, so that it can be compiled, but it has all the methods
         # that event loops call.
-        return cast(asyncio.Protocol, Connection(self))
+        connection = Connection(self)
+        return cast(asyncio.Protocol, connection) if self.read_forwarded is None else self.read_forwarded(connection)
 
     def sockets(self) -> list[socket.socket]:
-        """The listening sockets."""
+        """The listening sockets; none before `bind` and after `close`."""
         server: Any = self._server  # sockets are a tuple or a list, depending on the event loop
         return list(server.sockets) if server is not None else []
 
@@ -164,6 +167,14 @@ class TcpListener:
             if connection.session is not None:
                 connection.session.deferred.clear()
                 connection.session.closing = True
+
+    def answer_waiting(self) -> bool:
+        """Let sessions answer requests that wait, because the server stops; whether some have more to do."""
+        is_missing = False
+        for connection in list(self.connections):
+            if connection.session is not None and connection.session.server_stops():
+                is_missing = True
+        return is_missing
 
     async def hang_up(self, patience_seconds: float) -> None:
         """Close all connections, and wait a moment for the peers to close theirs. Input that arrives meanwhile is
@@ -210,17 +221,35 @@ class TcpListener:
         """Why this connection is refused; empty if it is not."""
         if sum(len(listener.connections) for listener in self.listeners) >= self.limits.connections:
             return f"there are {self.limits.connections} connections already"
-        limit = self.limits.connections_per_address
-        if (
-            limit
-            and not connection.is_loopback
-            and connection.host not in self.exempt_hosts
-            and sum(listener.by_host[connection.host] for listener in self.listeners) >= limit
-        ):
-            return f"it has {limit} connections already"
+        refusal = self._refusal_for_host(connection.host, connection.is_loopback)
+        if refusal:
+            return refusal
         if len(self.tls_handshakes) >= self.limits.tls_handshakes:
             return f"{len(self.tls_handshakes)} TLS handshakes are not complete"
         return ""
+
+    def _refusal_for_host(self, host: str, is_loopback: bool) -> str:
+        limit = self.limits.connections_per_address
+        if (
+            limit
+            and not is_loopback
+            and host not in self.exempt_hosts
+            and sum(listener.by_host[host] for listener in self.listeners) >= limit
+        ):
+            return f"it has {limit} connections already"
+        return ""
+
+    def change_host(self, connection: Connection, host: str, port: int) -> str:
+        """Count the connection for the host of its peer, in place of the node that forwards it; returns why it is
+        refused, empty if it is not."""
+        refusal = self._refusal_for_host(host, is_loopback=False)
+        self.by_host[connection.host] -= 1
+        if not self.by_host[connection.host]:
+            del self.by_host[connection.host]
+        connection.host, connection.port = host, port
+        connection.is_loopback = False
+        self.by_host[host] += 1
+        return refusal
 
     def look_after(self) -> None:
         """Once a second: close the connections of peers that do not read, or are silent for too long."""

@@ -136,8 +136,8 @@ def visible_workers(session: Session, workers: Any) -> Any:
 
 
 def visible_server(context: OperationsContext, session: Session, server: Any) -> Steps:
-    """The state of the server with the jobs, functions and workers that the peer may use, and without counts of what
-    has happened to all."""
+    """The state of the server with the jobs, functions and workers that the peer may use, without counts of what has
+    happened to all, and without connections of others."""
     jobs = functions = 0
     workers: set[int] = set()
     for number, function in enumerate(list(context.engine.functions.values()), 1):
@@ -147,7 +147,9 @@ def visible_server(context: OperationsContext, session: Session, server: Any) ->
             functions += 1
             jobs += function.total
             workers.update(worker.id for worker in function.workers)
-    return {**server, "jobs": jobs, "functions": functions, "workers": len(workers), "events": {}}
+    listeners = [{**listener, "largest": None} for listener in server["listeners"]]  # which may be another identity's
+    sums = {"jobs": jobs, "functions": functions, "workers": len(workers), "events": {}, "listeners": listeners}
+    return {**server, **sums}
 
 
 def visible_explanation(session: Session, explanation: Any) -> Any:

@@ -118,6 +118,9 @@ class EventStream(HttpWait):
         session.send_piece(b": still here\n\n")
         session.context.soon(partial(self.set_timer, session))
 
+    def server_stops(self, session: HttpSession) -> None:
+        session.end_stream()
+
     def set_timer(self, session: HttpSession) -> None:
         """Set the timer of the next comment."""
         if session.wait is not self:

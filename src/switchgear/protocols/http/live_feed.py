@@ -76,6 +76,10 @@ class FeedViewer(HttpWait):
     def end(self, session: HttpSession) -> None:
         self.feed.leave(self)
 
+    def server_stops(self, session: HttpSession) -> None:
+        self.feed.leave(self)
+        session.end_stream()
+
     @property
     def is_behind(self) -> bool:
         """Whether it has much to read before it is sent more."""

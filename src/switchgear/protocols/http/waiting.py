@@ -31,6 +31,10 @@ class HttpWait:
     def timed_out(self, session: HttpSession) -> None:
         """Called when the wait has timed out."""
 
+    def server_stops(self, session: HttpSession) -> None:
+        """Called when the server is about to stop. The engine may be called."""
+        self.timed_out(session)
+
     def job_event(self, session: HttpSession, job: Job, kind: str, data: bytes) -> None:
         """Called with progress, a part of the result, or a warning of a job."""
 

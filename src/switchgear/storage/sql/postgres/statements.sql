@@ -21,14 +21,23 @@ WHERE locktype = 'relation' AND database = (SELECT oid FROM pg_database WHERE da
     AND relation = 'sg_lease'::regclass AND mode IN ('RowShareLock', 'RowExclusiveLock') AND pid <> pg_backend_pid()
 
 -- name: lease
-SELECT holder, epoch, beat, lease_ms, name, process, address FROM sg_lease WHERE id = 1
+SELECT holder, epoch, beat + coalesce((SELECT value FROM sg_meta WHERE key = 'beat'), 0), lease_ms, name, process, address
+FROM sg_lease WHERE id = 1
 
 -- name: fence
--- Division by zero, which aborts the transaction, unless this server still owns the jobs.
-WITH beaten AS (
-    UPDATE sg_lease SET beat = beat + 1 WHERE id = 1 AND holder = $1::bigint AND epoch = $2::bigint RETURNING 1
+-- Division by zero, which aborts the transaction, unless this server still owns the jobs.  The row is locked and not
+-- updated: while another session holds a snapshot, each commit would have to pass all earlier versions of the row.
+WITH held AS (
+    SELECT 1 FROM sg_lease WHERE id = 1 AND holder = $1::bigint AND epoch = $2::bigint FOR UPDATE
 )
-SELECT 1 / count(*) FROM beaten
+SELECT 1 / count(*) FROM held
+
+-- name: beat
+INSERT INTO sg_meta (key, value) VALUES ('beat', 1) ON CONFLICT (key) DO UPDATE SET value = sg_meta.value + 1
+
+-- name: lock_lease
+-- In a statement of its own: the next one sees the beats that were committed while this one waited.
+SELECT 1 FROM sg_lease WHERE id = 1 FOR UPDATE
 
 -- name: renew
 -- After this no transaction that was begun before, on another connection, can commit.
@@ -38,7 +47,7 @@ UPDATE sg_lease SET epoch = epoch + 1, beat = beat + 1 WHERE id = 1 AND holder =
 UPDATE sg_lease
 SET holder = $1::bigint, epoch = epoch + 1, beat = beat + 1, lease_ms = $4::bigint,
     name = $5::text, process = $6::text, address = $7::text
-WHERE id = 1 AND epoch = $2::bigint AND beat = $3::bigint
+WHERE id = 1 AND epoch = $2::bigint AND beat + coalesce((SELECT value FROM sg_meta WHERE key = 'beat'), 0) = $3::bigint
     AND NOT EXISTS (SELECT FROM sg_node WHERE epoch > 0)  -- nodes that own partitions
 RETURNING epoch
 
@@ -307,11 +316,11 @@ SELECT count(*) FROM gone
 -- name: replication
 SELECT current_setting('synchronous_standby_names'), current_setting('synchronous_commit')
 
--- name: propose_prefix
-INSERT INTO sg_meta (key, value, text) VALUES ('handle_prefix', 0, $1::text) ON CONFLICT (key) DO NOTHING
+-- name: propose_text
+INSERT INTO sg_meta (key, value, text) VALUES ($1::text, 0, $2::text) ON CONFLICT (key) DO NOTHING
 
--- name: prefix
-SELECT text FROM sg_meta WHERE key = 'handle_prefix'
+-- name: meta_text
+SELECT text FROM sg_meta WHERE key = $1::text
 
 -- name: announce_node
 INSERT INTO sg_node (id, name, address, version, is_owner, beat)
