@@ -13,8 +13,11 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from threading import Event, Thread
+from typing import TypeVar
 
 from tests.support.servers import HOST
+
+Socket = TypeVar("Socket", bound=socket.socket)
 
 MIB = 1 << 20
 ZMTP_GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"NULL".ljust(20, b"\0") + b"\0" + bytes(31)
@@ -43,7 +46,10 @@ class Attack:
         self._sockets: list[socket.socket] = []
 
     def connect(self, port: int) -> socket.socket:
-        peer = socket.create_connection((HOST, port), timeout=2)
+        return self.keep(socket.create_connection((HOST, port), timeout=2))
+
+    def keep(self, peer: Socket) -> Socket:
+        """Have this connection closed at the end."""
         self._sockets.append(peer)
         return peer
 
@@ -305,7 +311,7 @@ def jobs_that_wait_for_thousands(attack: Attack) -> None:
     attack.over.wait()
 
 
-def _assigned(worker: socket.socket, function: bytes) -> bytes:
+def assigned(worker: socket.socket, function: bytes) -> bytes:
     """The handle of a job that the worker has got."""
     worker.sendall(packet(1, function))
     while True:
@@ -321,7 +327,7 @@ def data_that_many_hear_of(attack: Attack) -> None:
         client.sendall(packet(26, b"exceptions") + packet(7, b"fan", b"same", b""))
         client.recv(4096)
     worker = attack.connect(attack.ports.gearman)
-    handle = _assigned(worker, b"fan")
+    handle = assigned(worker, b"fan")
     attack.send_all(worker, (packet(28, handle, bytes(20 * MIB)) for _ in range(5)))
     attack.send_all(worker, [packet(25, handle, bytes(40 * MIB))])
     attack.over.wait()
@@ -333,13 +339,13 @@ def results_that_the_store_cannot_follow(attack: Attack) -> None:
     worker = attack.connect(attack.ports.gearman)
     worker.sendall(packet(1, b"quick"))
     while not attack.over.is_set():
-        attack.send_all(worker, [packet(13, _assigned(worker, b"quick"), bytes(30 * MIB))])
+        attack.send_all(worker, [packet(13, assigned(worker, b"quick"), bytes(30 * MIB))])
 
 
 def a_job_that_is_handed_back_for_ever(attack: Attack) -> None:
     attack.reader(attack.ports.gearman).sendall(packet(18, b"hot", b"", b""))
     worker = attack.connect(attack.ports.gearman)
-    handle = _assigned(worker, b"hot")
+    handle = assigned(worker, b"hot")
     peer = attack.reader(attack.ports.gearman)
     worker.close()
     peer.sendall(packet(1, b"hot"))
@@ -455,7 +461,7 @@ def results_that_are_not_read(attack: Attack) -> None:
         client.sendall(packet(7, b"unread", b"", b"") * 5)
     worker = attack.connect(attack.ports.gearman)
     for _ in range(250):
-        attack.send_all(worker, [packet(13, _assigned(worker, b"unread"), bytes(MIB))])
+        attack.send_all(worker, [packet(13, assigned(worker, b"unread"), bytes(MIB))])
     attack.over.wait()
 
 

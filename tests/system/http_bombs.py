@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import socket
 import ssl
 from collections.abc import Callable
+from pathlib import Path
 
 from tests.support.servers import HOST
-from tests.system.bombs import MIB, Attack, _assigned, packet
+from tests.system.bombs import MIB, Attack, assigned, packet
 
 JOB_START = b'{"function":"nobody","payload":"'
 
@@ -77,8 +79,8 @@ def events_of_a_job_for_many(attack: Attack) -> None:
     for _ in range(200):
         attack.connect(attack.ports.http).sendall(request("GET", f"/v1/jobs/{handle}/events"))
     worker = attack.connect(attack.ports.gearman)
-    assigned = _assigned(worker, b"viewed")
-    attack.send_all(worker, (packet(28, assigned, bytes(20 * MIB)) for _ in range(5)))
+    taken = assigned(worker, b"viewed")
+    attack.send_all(worker, (packet(28, taken, bytes(20 * MIB)) for _ in range(5)))
     attack.over.wait()
 
 
@@ -101,7 +103,7 @@ def long_results_for_many(attack: Attack) -> None:
         peer = attack.reader(attack.ports.http)
         peer.sendall(request("POST", "/v1/jobs", key, "Prefer: wait=60\r\n"))
     worker = attack.connect(attack.ports.gearman)
-    attack.send_all(worker, [packet(13, _assigned(worker, b"ending"), b"r" * (20 * MIB))])
+    attack.send_all(worker, [packet(13, assigned(worker, b"ending"), b"r" * (20 * MIB))])
     attack.over.wait()
 
 
@@ -231,12 +233,16 @@ def _hello() -> bytes:
     return outgoing.read()
 
 
-def _encrypted(attack: Attack) -> ssl.SSLSocket:
+def _context() -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
-    peer = attack.connect(attack.ports.tls)
-    return context.wrap_socket(peer)
+    return context
+
+
+def _encrypted(attack: Attack) -> ssl.SSLSocket:
+    peer = socket.create_connection((HOST, attack.ports.tls), timeout=2)
+    return attack.keep(_context().wrap_socket(peer))
 
 
 def handshakes_that_never_end(attack: Attack) -> None:
@@ -268,6 +274,43 @@ def short_records(attack: Attack) -> None:
                 peer.send(b"\n")
 
 
+def changes_of_the_key(attack: Attack) -> None:
+    """TLS 1.3 lets a peer change its key whenever it likes; 27 bytes take the server as long as a short request."""
+    library = _openssl()
+    if library is None:
+        return
+    while not attack.over.is_set():
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        stream = _context().wrap_bio(incoming, outgoing)
+        peer = attack.connect(attack.ports.tls)
+        while True:
+            try:
+                stream.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                peer.sendall(outgoing.read())
+                incoming.write(peer.recv(65_536))
+        peer.sendall(outgoing.read())
+        # In CPython, the object of a stream holds a pointer to that of OpenSSL, after three other fields.
+        pointer = ctypes.c_void_p.from_address(id(stream._sslobj) + 3 * ctypes.sizeof(ctypes.c_void_p)).value  # type: ignore[attr-defined]
+        for _ in range(20):
+            for _ in range(2_000):
+                library.SSL_key_update(pointer, 1)
+                library.SSL_do_handshake(pointer)
+            attack.send_all(peer, [outgoing.read()])
+
+
+def _openssl() -> ctypes.CDLL | None:
+    """The OpenSSL that Python uses; None if it is not a library of its own."""
+    paths = {line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "/libssl" in line}
+    if not paths:
+        return None
+    library = ctypes.CDLL(paths.pop())
+    library.SSL_key_update.argtypes = [ctypes.c_void_p, ctypes.c_int]
+    library.SSL_do_handshake.argtypes = [ctypes.c_void_p]
+    return library
+
+
 def plain_text_at_the_tls_port(attack: Attack) -> None:
     while not attack.over.is_set():
         for text in (b"GET / HTTP/1.1\r\n\r\n", b"\x00REQ" + bytes(8), b"\x1b[2J\n" * 1000, bytes(65_536)):
@@ -297,5 +340,6 @@ HTTP_ATTACKS: tuple[Callable[[Attack], None], ...] = (
     handshakes_that_never_end,
     long_hellos,
     short_records,
+    changes_of_the_key,
     plain_text_at_the_tls_port,
 )

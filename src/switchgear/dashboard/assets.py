@@ -33,13 +33,19 @@ CONTENT_TYPES: Final = {
 }
 
 
+@cache
+def compressed(body: bytes) -> bytes:
+    """A file, compressed once."""
+    return gzip.compress(body, 9, mtime=0)
+
+
 class Asset:
     """One file: its type, its bytes, the same compressed, and a tag that changes with them."""
 
     def __init__(self, name: str, body: bytes) -> None:
         self.content_type = CONTENT_TYPES[name[name.rindex(".") :]]
         self.body = body
-        self.compressed = gzip.compress(body, 9, mtime=0)
+        self.compressed = compressed(body)
         self.tag = b'"%b"' % hashlib.sha256(body).hexdigest()[:20].encode()
 
 
@@ -76,7 +82,7 @@ def are_loaded() -> bool:
 def load_in_steps() -> Iterator[None]:
     """Prepare `load_assets` file by file, because all of them at once take some fifty milliseconds."""
     for name in file_names():
-        read_file(name)
+        compressed(read_file(name))
         yield
 
 

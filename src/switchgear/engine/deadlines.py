@@ -36,7 +36,7 @@ Subject = Job | Worker | Function | Limiter | KeyQueue | Schedule | Timer
 
 
 class DeadlineKind(IntEnum):
-    """The kinds of deadlines."""
+    """The kinds of deadlines: what happens to the subject when the time has come."""
 
     DUE = 0  # a scheduled job becomes ready
     EXPIRY = 1  # a job expires if it has not started

@@ -202,12 +202,12 @@ class Engine:
 
     @property
     def names(self) -> NameTable[Job]:
-        """Unfinished jobs by name."""
+        """The unfinished jobs that have a name, by it."""
         return self._state.names
 
     @property
     def functions(self) -> dict[bytes, Function]:
-        """All functions by name."""
+        """The functions that are not forgotten, by name."""
         return self._state.functions
 
     @property
@@ -222,12 +222,12 @@ class Engine:
 
     @property
     def workers(self) -> dict[int, Worker]:
-        """All workers by id."""
+        """The workers that are registered, by id."""
         return self._state.workers
 
     @property
     def schedules(self) -> dict[bytes, Schedule]:
-        """All schedules by name."""
+        """The schedules, paused ones included, by name."""
         return self._state.schedules
 
     @property
@@ -330,9 +330,10 @@ class Engine:
         self._wakeups.policy_caller.use_policy(policy)
 
     @property
-    def wakes(self) -> int:
-        """How often a sleeping worker was woken for a job that has become ready."""
-        return self._wakeups.count
+    def changes_expected(self) -> int:
+        """How often a change was made that is likely to bring another one at once: a sleeping worker was woken for a
+        job, or a quick job was assigned together with its submission."""
+        return self._wakeups.count + self._state.quick_starts
 
     def use_settings(self, settings: EngineSettings) -> None:
         """Change the settings. A limit that was set for one function stays."""
@@ -375,8 +376,10 @@ class Engine:
     def close_batch(self) -> int:
         """Close the batch that the owner begins to store; later changes are in the next batch. Returns the batch's
         number."""
-        self._state.batch += 1
-        return self._state.batch - 1
+        state = self._state
+        state.batch += 1
+        state.batch_ids = state.next_job_id
+        return state.batch - 1
 
     def batch_is_stored(self, batch: int) -> None:
         """Note that all changes up to this batch are stored: peers need not wait for them any more."""
@@ -915,7 +918,7 @@ class Engine:
         return self._reports.data(worker, job_id, data, start_number)
 
     def warning(self, worker: Worker, job_id: int, data: bytes, start_number: int = 0) -> Job | None:
-        """Add a warning."""
+        """Append text to the warnings of a running job, and tell its subscribers."""
         return self._reports.warning(worker, job_id, data, start_number)
 
     # --- schedules ---

@@ -76,7 +76,7 @@ class SlicedWork:
             self._pending.append((work, kind, subject))
 
     def finish(self) -> None:
-        """Do everything now."""
+        """Do all pending work now, in one turn, however long that takes."""
         while self._pending:
             self._exhaust(self._pending.popleft()[0], -1)
 

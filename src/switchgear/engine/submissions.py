@@ -49,7 +49,7 @@ SUBMITTED_WAITING: Final = Cause.SUBMITTED_WAITING  # a global is cheaper to loo
 
 
 class Submissions:
-    """Accepts new jobs."""
+    """Accepts new jobs, joins them to others by their unique keys, and withdraws those that could not be stored."""
 
     def __init__(
         self,

@@ -14,7 +14,7 @@ __all__ = ["JobSubscriptions"]
 
 
 class JobSubscriptions:
-    """Subscribes peers to jobs."""
+    """Subscribes peers to the progress and the end of jobs, and removes peers that are gone."""
 
     def __init__(self, state: EngineState, sliced_work: SlicedWork, transitions: Transitions) -> None:
         self._state = state

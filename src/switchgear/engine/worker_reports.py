@@ -81,6 +81,7 @@ class WorkerReports:
         history = job.history  # `Job.taken_us`, inlined
         run_us = state.now_us - (job.started_us if history is None else history[-1])
         function.run_times.note(run_us)
+        function.last_run_us = run_us
         worker.flows[job.source].note(run_us)
         if function.limiter is not None:
             self._limiters.count_end(job, worker)
@@ -278,7 +279,7 @@ class WorkerReports:
             self._add_warning(job, PARTS_ARE_MISSING)
 
     def warning(self, worker: Worker, job_id: int, data: bytes, start_number: int = 0) -> Job | None:
-        """Add a warning."""
+        """Append text to the warnings of a running job, and tell its subscribers."""
         job = self._reported(worker, job_id, start_number)
         if job is None:
             return None

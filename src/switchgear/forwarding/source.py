@@ -166,7 +166,7 @@ class ForwardingSource(Output):
         return str(self.url)
 
     def describe(self) -> ListenerFigures:
-        """The connection, for operators."""
+        """The connection to the other server, as the verb `connections` shows it."""
         held = sum(len(forwarded.payload) for forwarded in self._held if forwarded.job is None)
         return {
             "url": self.address,

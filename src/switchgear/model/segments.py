@@ -93,7 +93,7 @@ class ObjectSegment(QueueSegment):
         return True
 
     def jobs_in_order(self) -> Iterator[Job]:
-        """All jobs."""
+        """All jobs, in the order in which they are assigned."""
         yield from self.jobs
 
 

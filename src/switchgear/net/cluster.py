@@ -177,7 +177,7 @@ class ClusterMember:
             self._reported.discard(what)
 
     def describe(self) -> list[NodeAnswer]:
-        """All nodes, for operators."""
+        """All nodes of the cluster, as the verb `nodes` shows them."""
         now_s = time.monotonic()
         return [
             {

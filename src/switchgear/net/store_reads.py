@@ -74,7 +74,7 @@ class ImmediateReads(StoreReads):
     """`StoreReads` without an event loop, for a store that answers at once: a read ends in `start`."""
 
     def start(self, coroutine: Coroutine[Any, Any, Any]) -> PendingRead:
-        """Start the read now."""
+        """Start the read now, up to its first wait; what waits for its answer continues when it has ended."""
         read = PendingRead()
         try:
             while True:

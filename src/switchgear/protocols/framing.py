@@ -43,7 +43,7 @@ class LongBody:
         return data[missing:]
 
     def whole(self) -> bytes:
-        """The complete body."""
+        """The bytes of the body that were added: all of it when it is complete."""
         return self._buffer.getvalue()
 
 

@@ -59,7 +59,7 @@ class InMemoryConnection(PeerTransport):
         return data
 
     def leave(self) -> None:
-        """Close the connection."""
+        """Close the connection, as a peer does that leaves."""
         self.hub.turn(self.session.closed)
 
     # --- the hub's end ---

@@ -98,7 +98,7 @@ class InMemoryWorker:
         self._report(assignment, outcome)
 
     def leave(self) -> None:
-        """Close the connection."""
+        """Close the connection; the job that the worker holds is lost."""
         self._connection.leave()
 
     # --- internals ---

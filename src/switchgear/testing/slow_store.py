@@ -35,7 +35,7 @@ class SlowStore(Store):
 
     @property
     def waiting(self) -> int:
-        """How many reads wait."""
+        """How many reads wait to be released, or to fail."""
         return len(self._waiting)
 
     def hold_reads(self) -> None:

@@ -98,7 +98,7 @@ class PlainText(ArgumentKind):
 
 @dataclass(frozen=True, slots=True)
 class Boolean(ArgumentKind):
-    """True or false."""
+    """A boolean argument: true or false, in JSON and as a flag of the command line."""
 
     @property
     def expected(self) -> str:
@@ -157,7 +157,7 @@ class Number(ArgumentKind):
 
 @dataclass(frozen=True, slots=True)
 class Word(ArgumentKind):
-    """One of some words."""
+    """An argument that is one of a fixed list of words."""
 
     words: tuple[str, ...]
 
@@ -265,7 +265,7 @@ class HandleList(ArgumentKind):
 
 @dataclass(frozen=True, slots=True)
 class NameList(ArgumentKind):
-    """A list of names."""
+    """An argument that is a list of names, such as those of schedules."""
 
     most: int
 

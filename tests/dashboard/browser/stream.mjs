@@ -27,9 +27,17 @@ const joined = await page.evaluate(async () => {
     [0, 0, "H:x:1", now - 9, now - 8, "done"], [1, 0, "H:x:2", now - 7, now - 6, "failed"], [0, 0, "H:x:5", now - 1, now + 1, "done"], [2, 0, "H:x:3", now - 5, now - 4, "done"],
   ] }, now);
   lanes.take({ ...live, at: now + 2, workers: { 8: { name: "bob", protocol: "gearman" }, 9: { name: "bob", protocol: "gearman" } }, rows: [[8, 0, "H:x:6", now + 1, now + 2, "done"], [9, 0, "H:x:7", now + 1, now + 2, "done"]] });
-  return lanes.shown(null).lanes.map((lane) => [lane.name, lane.rows.map((row) => row.job).join()]);
+  const all = lanes.shown(null).lanes.map((lane) => [lane.name, lane.rows.map((row) => row.job).join()]);
+  const lately = lanes.shown(null, now + 1.5).lanes.map((lane) => lane.name).join();
+  for (let first = 100; first < 10100; first += 1000) { // takers of single jobs
+    const ids = Array.from({ length: 1000 }, (_, index) => first + index);
+    lanes.take({ ...live, at: now + 3, workers: Object.fromEntries(ids.map((id) => [id, { name: "", protocol: "http" }])), rows: ids.map((id) => [id, 0, `H:x:${id}`, now + 2, now + 3 + id / 1e6, "done"]) });
+  }
+  return { all, lately, shared: lanes.shared.size, taken: lanes.shown(null).lanes.map((lane) => lane.rows.length).sort((a, b) => b - a) };
 });
-check(JSON.stringify(joined) === '[["ann","H:x:1,H:x:5"],["bob","H:x:7"],["bob","H:x:2,H:x:6"],["unnamed","H:x:3"]]', JSON.stringify(joined));
+check(joined.lately === "bob,bob", `${joined.lately} did something lately`);
+check(joined.shared <= 4096 && joined.taken.length === 5 && joined.taken[0] === 10000, JSON.stringify(joined));
+check(JSON.stringify(joined.all) === '[["ann","H:x:1,H:x:5"],["bob","H:x:7"],["bob","H:x:2,H:x:6"],["unnamed","H:x:3"]]', JSON.stringify(joined.all));
 
 // --- pause, and go back beyond what was watched ---
 await page.waitForSelector(".legend a[href='#/function/image.resize']");

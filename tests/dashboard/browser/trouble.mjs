@@ -149,6 +149,7 @@ await logIn();
 await ready(page);
 check(page.url().includes("#/jobs?state=failed"), "after the login another view is shown");
 await browser.close();
+await stop();
 // While the server is away, after the session has ended, and for a name that no URL can have, browsers complain of
 // requests that fail; that is the subject.
 const isMeant = (each) => /#\/function\/\.\.$|ERR_CONNECTION_REFUSED|ERR_CONNECTION_RESET|ERR_EMPTY_RESPONSE|ERR_INCOMPLETE_CHUNKED|ERR_INVALID_CHUNKED|status of 40[13]/.test(each);

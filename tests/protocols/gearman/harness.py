@@ -6,7 +6,6 @@ written to wires that only remember.  With `keeps=True` the store is taken for d
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, cast
 
 from switchgear.engine.engine import EngineSettings
@@ -16,8 +15,8 @@ from switchgear.protocols.gearman.admin import on_line
 from switchgear.protocols.gearman.packet_dispatch import handle_messages
 from switchgear.protocols.gearman.session import GearmanSession, GearmanSetup
 from switchgear.protocols.session import Session
-from switchgear.protocols.transport import PeerTransport
 from switchgear.testing.in_memory_context import InMemoryContext
+from tests.protocols.recording_transport import RecordingTransport
 from tests.support.wire import Message, split_message
 
 PREFIX = b"H:t:"
@@ -26,35 +25,21 @@ LINE_BYTES = 256
 NAME_BYTES = 64
 
 
-class FakeTransport(PeerTransport):
-    """Remembers what was written."""
+class FakeTransport(RecordingTransport):
+    """A connection of a peer that may have the user of the server."""
 
     def __init__(self, harness: Harness, descriptor: int) -> None:
+        super().__init__(harness)
         self.harness = harness
-        self.host = "10.0.0.1"
         self.port = 40_000 + descriptor
         self.descriptor = descriptor
-        self.written = b""
-        self.is_closed = False
         self.is_of_servers_user = True
 
-    def when_taken(self, go_on: Callable[[], None]) -> None:
-        if self.harness.peers_read:
-            self.harness.soon(go_on)
+    def is_read(self) -> bool:
+        return self.harness.peers_read
 
     def is_of_same_user(self) -> bool:
         return self.is_of_servers_user
-
-    def write(self, out: list[bytes]) -> None:
-        data = b"".join(out)
-        assert not (data and self.is_closed), "written to after it was closed"
-        self.written += data
-
-    def close(self) -> None:
-        if not self.is_closed:
-            self.is_closed = True
-            if self.session is not None:
-                self.harness.soon(self.session.closed)
 
 
 class Harness(InMemoryContext):

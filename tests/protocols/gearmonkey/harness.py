@@ -8,7 +8,6 @@ With `keeps`, promises wait until `keep` or `fail_to_keep` is called.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from switchgear.engine.engine import EngineSettings
@@ -16,8 +15,8 @@ from switchgear.protocols.gearmonkey.command_access import check_command
 from switchgear.protocols.gearmonkey.listener_state import GearMonkeySetup
 from switchgear.protocols.gearmonkey.session import GearMonkeySession
 from switchgear.protocols.gearmonkey.verbs import VERBS
-from switchgear.protocols.transport import PeerTransport
 from tests.protocols.message_harness import MessageHarness
+from tests.protocols.recording_transport import RecordingTransport
 from tests.support.resp_wire import OK, command, split_replies
 
 PACKET_BYTES = 10_000
@@ -26,29 +25,15 @@ NAME_BYTES = 64
 Word = str | bytes | int | float
 
 
-class FakeTransport(PeerTransport):
-    """Remembers what was written."""
+class FakeTransport(RecordingTransport):
+    """A connection of a peer that reads what it is sent, unless the harness says otherwise."""
 
     def __init__(self, harness: MonkeyHarness) -> None:
+        super().__init__(harness)
         self.harness = harness
-        self.host = "10.0.0.1"
-        self.written = b""
-        self.is_closed = False
 
-    def when_taken(self, go_on: Callable[[], None]) -> None:
-        if self.harness.peers_read:
-            self.harness.soon(go_on)
-
-    def write(self, out: list[bytes]) -> None:
-        data = b"".join(out)
-        assert not (data and self.is_closed), "written to after it was closed"
-        self.written += data
-
-    def close(self) -> None:
-        if not self.is_closed:
-            self.is_closed = True
-            if self.session is not None:
-                self.harness.soon(self.session.closed)
+    def is_read(self) -> bool:
+        return self.harness.peers_read
 
 
 class MonkeyHarness(MessageHarness):

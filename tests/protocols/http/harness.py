@@ -10,7 +10,7 @@ With `keeps`, answers that tell of durable changes wait until `keep` or `fail_to
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -26,8 +26,8 @@ from switchgear.protocols.http.listener import HttpState
 from switchgear.protocols.http.routes import ROUTES
 from switchgear.protocols.http.routing import Router
 from switchgear.protocols.http.session import HttpSession, HttpSetup
-from switchgear.protocols.transport import PeerTransport
 from tests.protocols.message_harness import MessageHarness
+from tests.protocols.recording_transport import RecordingTransport
 
 PACKET_BYTES = 10_000
 NAME_BYTES = 64
@@ -68,30 +68,6 @@ def request(
         given.setdefault("Content-Length", str(len(body)))
     lines = "".join(f"{name}: {value}\r\n" for name, value in given.items())
     return f"{method} {target} HTTP/{version}\r\n{lines}\r\n".encode() + (body or b"")
-
-
-class FakeTransport(PeerTransport):
-    """Remembers what was written."""
-
-    def __init__(self, harness: HttpHarness) -> None:
-        self.harness = harness
-        self.host = "127.0.0.1"
-        self.written = b""
-        self.is_closed = False
-
-    def when_taken(self, go_on: Callable[[], None]) -> None:
-        self.harness.soon(go_on)
-
-    def write(self, out: list[bytes]) -> None:
-        data = b"".join(out)
-        assert not (data and self.is_closed), "written to after it was closed"
-        self.written += data
-
-    def close(self) -> None:
-        if not self.is_closed:
-            self.is_closed = True
-            if self.session is not None:
-                self.harness.soon(self.session.closed)
 
 
 class HttpHarness(MessageHarness):
@@ -147,7 +123,7 @@ class HttpPeer:
 
     def __init__(self, harness: HttpHarness) -> None:
         self.harness = harness
-        self.wire = FakeTransport(harness)
+        self.wire = RecordingTransport(harness, "127.0.0.1")
         self.wire.access = harness.access
         self.wire.permissions = harness.access.anonymous()
         self.session = self.wire.session = HttpSession(harness, self.wire, harness.setup)

@@ -13,7 +13,8 @@ from switchgear.model import HIGH, LOW, NORMAL, Job, Worker
 from switchgear.protocols.http.gearmand_session import GearmandHttpSession
 from switchgear.refusals import REFUSED_STORAGE
 from switchgear.testing.recording_peer import RecordingPeer
-from tests.protocols.http.harness import Answer, FakeTransport, HttpHarness, read_answer, request
+from tests.protocols.http.harness import Answer, HttpHarness, read_answer, request
+from tests.protocols.recording_transport import RecordingTransport
 
 
 class GearmandPeer:
@@ -21,7 +22,7 @@ class GearmandPeer:
 
     def __init__(self, harness: HttpHarness, *, any_host: bool = False) -> None:
         self.harness = harness
-        self.wire = FakeTransport(harness)
+        self.wire = RecordingTransport(harness, "127.0.0.1")
         self.session = self.wire.session = GearmandHttpSession(harness, self.wire, harness.setup, any_host=any_host)
 
     def send(self, data: bytes) -> None:

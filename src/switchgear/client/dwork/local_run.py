@@ -96,7 +96,7 @@ class LocalRun:
         self._engine.take_changes()  # there is no store
 
     def stop(self) -> None:
-        """Start no more tasks."""
+        """Start no more tasks; those that run may finish."""
         self._engine.stop_handing_out()
 
     def report(self, now_us: int) -> RunReport:

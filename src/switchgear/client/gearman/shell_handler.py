@@ -62,7 +62,7 @@ class ErrorLines:
 
     @property
     def tail(self) -> bytes:
-        """The last warnings."""
+        """The end of what the command wrote to its standard error, for the reason of a failure."""
         return b"".join(self._tail)[-_TAIL_BYTES:]
 
     def feed(self, data: bytes) -> None:

@@ -120,7 +120,7 @@ class BlockingRedisDriver:
         self._interruptions: queue.SimpleQueue[None] = queue.SimpleQueue()  # the one lock a signal handler may touch
 
     def interrupt(self) -> None:
-        """End a pause."""
+        """End the pause between two attempts at once, because the worker stops."""
         self._interruptions.put(None)
 
     def perform(self, flow: WorkerFlow[T]) -> T:

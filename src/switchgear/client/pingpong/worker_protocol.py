@@ -28,7 +28,7 @@ class ConnectStep:
 
 @dataclass(frozen=True, slots=True)
 class DisconnectStep:
-    """Close the socket."""
+    """A step: close the socket; a new one is opened for the next connection."""
 
 
 @dataclass(frozen=True, slots=True)

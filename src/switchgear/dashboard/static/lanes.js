@@ -6,6 +6,7 @@ import * as format from "./format.js";
 const t = texts.stream;
 const MOST_ROWS = 65536;
 const MOST_LANES = 64;
+const MOST_SHARED = 4096;
 const GROUPS = 48;
 // Hues that colour-blind eyes can tell apart (Okabe and Ito), and what is written on them.
 const PALETTE = [["#0072b2", "#fff"], ["#e69f00", "#201400"], ["#009e73", "#00180f"], ["#cc79a7", "#240012"], ["#56b4e9", "#00182a"], ["#d55e00", "#fff"], ["#8a7a2a", "#fff"], ["#6f5bb5", "#fff"]];
@@ -65,7 +66,16 @@ export class Lanes {
     const share = data.running.length ? Math.max(1, (data.running_count || 0) / data.running.length) : 1;
     for (const row of data.running) this.lane(String(row[0])).running.push(this.block(data.functions, row, share));
     if (this.count > MOST_ROWS) this.thin();
+    if (this.shared.size > MOST_SHARED) this.forget();
     this.revision += 1;
+  }
+
+  // Takers of single jobs over HTTP come and go for as long as the page is open: most of their numbers mean nothing any more.
+  forget() {
+    for (const [id, lane] of this.shared) {
+      if (this.shared.size <= MOST_SHARED / 2) break;
+      if (lane === t.takers) this.shared.delete(id);
+    }
   }
 
   // An answer of /v1/runs, which replaces what was there.
@@ -136,7 +146,8 @@ export class Lanes {
   block(functions, [worker, index, job, start, end, outcome], weight) {
     const name = format.plain(functions[index] ?? "");
     this.functions.add(name);
-    return { worker: String(worker), function: name, job, start, end, outcome, weight };
+    const id = String(worker);
+    return { worker: this.shared.get(id) || id, function: name, job, start, end, outcome, weight };
   }
 
   // Of the older three quarters of each lane every second row goes, and the others count double: what is long ago is
@@ -161,12 +172,12 @@ export class Lanes {
   }
 
   // The lanes to be shown, by name: workers, or groups of neighbours if there are too many.  `only` are the first and the
-  // last of a group.
-  shown(only) {
+  // last of a group; workers of which nothing was heard since some time are gone.
+  shown(only, since = -Infinity) {
     this.ordered ??= [...this.lanes.values()].sort((a, b) => names.compare(a.name, b.name) || names.compare(a.id, b.id));
     const first = only ? this.ordered.findIndex((lane) => lane.id === only[0]) : -1;
     const last = only ? this.ordered.findIndex((lane) => lane.id === only[1]) : -1;
-    const all = first >= 0 && last >= 0 ? this.ordered.slice(first, last + 1) : this.ordered;
+    const all = (first >= 0 && last >= 0 ? this.ordered.slice(first, last + 1) : this.ordered).filter((lane) => lane.running.length || !(lane.rows.at(-1)?.end < since));
     if (all.length <= MOST_LANES) return { lanes: all, all: all.length, isHeat: false };
     const size = Math.ceil(all.length / GROUPS);
     const lanes = [];

@@ -74,6 +74,7 @@ function remember() {
     const [looks, busy] = live.busy.get(key) || [0, 0];
     live.busy.set(key, [looks + 1, busy + (row.running ? 1 : 0)]);
   }
+  for (const key of live.busy.keys()) if (!live.topics.workers?.rows.has(key)) live.busy.delete(key);
 }
 
 // A tab that has just come hears of changes before it gets its own snapshot; it cannot use them.

@@ -23,6 +23,9 @@ const AHEAD_PIXELS = 64;
 const CELL = 6;
 const FONT = "12px system-ui, sans-serif";
 
+// A worker that has done nothing for so long, seen from the end of a window, has no lane in it.
+export const goneAfter = (seconds) => Math.max(600, 2 * seconds);
+
 class TaskStream extends HTMLElement {
   #model = null;
   #seconds = 30;
@@ -209,7 +212,7 @@ class TaskStream extends HTMLElement {
     const model = this.#model;
     const until = this.#end ?? model.now();
     const from = until - this.#seconds;
-    const { lanes, isHeat } = model.shown(this.only);
+    const { lanes, isHeat } = model.shown(this.only, until - goneAfter(this.#seconds));
     const gutter = this.#gutter();
     const width = this.clientWidth - gutter;
     const perSecond = width / this.#seconds;

@@ -142,7 +142,7 @@ class Bridge(Output):
             self.engine.global_subscribers.remove(self)
 
     def describe(self) -> ListenerFigures:
-        """The connection, for operators."""
+        """The connection to Redis, as the verb `connections` shows it."""
         return {
             "url": self.address,
             "connections": int(self.shared.is_connected),

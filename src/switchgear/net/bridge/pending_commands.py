@@ -19,7 +19,7 @@ Answered = Callable[[Any], None]
 
 
 def _nothing(answer: Any) -> None:
-    """Ignore the answer."""
+    """Take an answer of Redis that nothing depends on."""
 
 
 @dataclass(slots=True)

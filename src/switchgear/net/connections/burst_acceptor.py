@@ -38,7 +38,7 @@ class BurstAcceptor:
             self._loop.call_soon(self._accept_others)
 
     def close(self) -> None:
-        """Accept no more."""
+        """Close the copies of the listening sockets, so that no more connections are accepted."""
         copies, self._copies = self._copies, []
         for copy in copies:
             copy.close()

@@ -47,6 +47,9 @@ WRITE_BYTES: Final = 262_144
 # served, unless they are part of a long request; and this many bytes of all connections are handled in the turn in
 # which they were read.
 PIECE_BYTES: Final = 8_192
+# How much encrypted input is decrypted at a time. That may be 300 changes of the key, of which each takes as long as a
+# short request.
+ENCRYPTED_BYTES: Final = 8_192
 # A read of at most this size is handled at once, however much others send.
 SHORT_BYTES: Final = 1_024
 
@@ -76,6 +79,7 @@ class Connection(PeerTransport):
         self._waits_for_store = False  # input is not read meanwhile
         self._rest = b""  # input to be handled in the next turns; until then no more is read
         self._rest_start = 0  # how much of `_rest` was handled
+        self._encrypted = b""  # input of TLS that was not decrypted yet; likewise
         self._unwritten: deque[bytes | memoryview] = deque()  # output that is written in the next turns
         self._unwritten_bytes = 0
         self._closes_when_written = False
@@ -143,24 +147,33 @@ class Connection(PeerTransport):
             self._plain_received(data)
         elif self._lingering is not None:
             pass  # after its goodbye, TLS decrypts nothing
-        elif self.tls.is_ready:
+        elif self.tls.is_ready and len(data) <= SHORT_BYTES and not self._encrypted:
             self._encrypted_received(self.tls, data)
         elif self.transport is not None:
-            # A handshake takes a millisecond; hundreds of peers that connect at once must not stop the others.
-            self._rest = data
+            # A handshake takes a millisecond, and so do some forty changes of the key. Hundreds of peers that connect
+            # at once, or one that sends nothing but changes of the key, must not stop the others.
+            self._encrypted += data
             self.transport.pause_reading()
-            self.hub.fair_queue.add(self._shake_hands)
+            self._count_input()
+            self.hub.fair_queue.add(self._decrypt_more)
 
     # --- TLS ---
 
-    def _shake_hands(self) -> None:
-        """Go on with the handshake; when it is complete, the session begins."""
-        tls, transport = self.tls, self.transport
-        if tls is None or transport is None or transport.is_closing():
+    def _decrypt_more(self) -> None:
+        """Go on with the handshake, or with a piece of encrypted input, unless an earlier request has to be answered
+        first."""
+        tls, transport, session = self.tls, self.transport, self.session
+        data = self._encrypted
+        if not data or tls is None or transport is None or transport.is_closing() or self._lingering is not None:
             return
-        data, self._rest = self._rest, b""
-        transport.resume_reading()
-        self._encrypted_received(tls, data)
+        if self._rest or self.is_stalled or self._waits_for_store or self._will_go_on():
+            return
+        if session is not None and (session.deferred or session.operation is not None):
+            return
+        self._encrypted = data[ENCRYPTED_BYTES:]
+        self._encrypted_received(tls, data[:ENCRYPTED_BYTES])
+        if not self._will_go_on():
+            self._read_again()
 
     def _encrypted_received(self, tls: TlsStream, data: bytes) -> None:
         try:
@@ -331,6 +344,8 @@ class Connection(PeerTransport):
             return  # until the peer has read its output
         if self._rest:
             self.hub.fair_queue.add(self._receive_rest)
+        elif self._encrypted:
+            self.hub.fair_queue.add(self._decrypt_more)
         elif self.transport is not None and not self.transport.is_closing() and not self._waits_for_store:
             self.transport.resume_reading()
             if self.session is not None:
@@ -445,7 +460,7 @@ class Connection(PeerTransport):
             return
         self._lingering = asyncio.get_running_loop().call_later(LAST_WORDS_SECONDS, self.end)
         self._leave()
-        self._rest = b""
+        self._rest = self._encrypted = b""
         try:
             if self.tls is not None:
                 transport.write(self.tls.goodbye())
@@ -489,8 +504,8 @@ class Connection(PeerTransport):
         """Bytes received and not handled: the beginning of a message, and deferred messages."""
         session = self.session
         if session is None:
-            return 0
-        held_bytes = session.buffered_bytes + len(self._rest)
+            return len(self._encrypted)
+        held_bytes = session.buffered_bytes + len(self._rest) + len(self._encrypted)
         if session.deferred:
             held_bytes += sum([len(body) for _, body in session.deferred])
         return held_bytes

@@ -139,7 +139,7 @@ class TcpListener:
         return cast(asyncio.Protocol, connection) if self.read_forwarded is None else self.read_forwarded(connection)
 
     def sockets(self) -> list[socket.socket]:
-        """The listening sockets."""
+        """The listening sockets; none before `bind` and after `close`."""
         server: Any = self._server  # sockets are a tuple or a list, depending on the event loop
         return list(server.sockets) if server is not None else []
 

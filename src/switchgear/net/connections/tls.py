@@ -117,7 +117,7 @@ class TlsStream:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def encrypt(self, pieces: Sequence[bytes | memoryview]) -> bytes:
-        """These bytes, encrypted."""
+        """Encrypt bytes for the peer; returns the TLS records to be written."""
         write = self._object.write
         if len(pieces) == 1:
             write(pieces[0])

@@ -48,7 +48,7 @@ class LoopLag:
         self._arm()
 
     def close(self) -> None:
-        """Stop measuring."""
+        """Stop measuring; the timer is cancelled."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

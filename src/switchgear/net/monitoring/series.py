@@ -47,7 +47,7 @@ class PointBlocks:
         self._open_number = -1
 
     def add(self, number: int, values: Sequence[float]) -> None:
-        """Record a point."""
+        """Record the figures of the point of time with this number, which is not lower than the last one."""
         block = number // BLOCK_POINTS
         if block != self._open_number:
             self._close()

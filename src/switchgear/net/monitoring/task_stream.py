@@ -269,7 +269,7 @@ class TaskStream(Peer):
 
     @property
     def running_count(self) -> int:
-        """How many attempts run."""
+        """How many of the recorded attempts have not ended."""
         return len(self._running)
 
     def running(self, most: int) -> list[RunRecord]:

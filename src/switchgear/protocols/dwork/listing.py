@@ -117,5 +117,5 @@ def names_of(session: DworkSessionBase, jobs: list[Job]) -> Reading[dict[int, by
 
 
 def size_of(task: Task) -> int:
-    """The approximate encoded size."""
+    """The approximate size of a task in an answer, in bytes."""
     return len(task.name) + len(task.error or b"") + 16 * (len(task.after) + len(task.log) + 1)

@@ -106,7 +106,7 @@ def keys_in(session: GearMonkeySession, command: Command) -> list[Key]:
 
 
 def seconds_left(session: GearMonkeySession, key: Key) -> int:
-    """The answer to TTL."""
+    """How many seconds a key exists from now on, as TTL answers it."""
     now_us = session.engine.now_us
     if key.kind is KeyKind.JOB:
         draft = session.setup.drafts.get(key.number, key.function)

@@ -312,5 +312,5 @@ def push(version: int, items: Sequence[bytes]) -> bytes:
 
 
 def verbatim(version: int, text: bytes) -> bytes:
-    """A text for people."""
+    """A verbatim string of RESP3, which clients show to people as it is."""
     return b"=%d\r\ntxt:%b\r\n" % (len(text) + 4, text) if version == 3 else bulk(text)

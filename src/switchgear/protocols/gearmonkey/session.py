@@ -416,7 +416,7 @@ class GearMonkeySession(ByteSession):
     # --- waiting ---
 
     def block(self, wait: QueueWait | LockWait) -> None:
-        """Let this connection wait."""
+        """Begin the wait of a blocking command; further commands of the connection are deferred. Raises Refused."""
         self.blocked = wait
         try:
             wait.begin(self)

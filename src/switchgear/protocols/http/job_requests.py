@@ -12,9 +12,8 @@ from switchgear.access.permissions import EVERYBODY
 from switchgear.json_bytes import plain
 from switchgear.model import DONE, FINAL_STATES, Job
 from switchgear.model.job import lost_payload_text
-from switchgear.numbers import whole_number
 from switchgear.protocols.http.problems import HttpProblem, field_problem, validation_problem
-from switchgear.protocols.http.routing import RouteCall
+from switchgear.protocols.http.routing import RouteCall, replace_cursor
 from switchgear.protocols.http.schemas import change_decoder, given_fields
 from switchgear.protocols.http.session import HttpSession, no_such_job
 from switchgear.protocols.http.submitting import end_headers, not_done_problem
@@ -45,12 +44,7 @@ MOST_NEIGHBOURS: Final = 100  # of one job that are looked at
 def on_list_jobs(session: HttpSession, call: RouteCall) -> None:
     """GET /v1/jobs"""
     given = dict(call.plan.given)
-    cursor = given.pop("cursor", None)
-    if cursor is not None:
-        before_id = whole_number(cursor.encode())
-        if not before_id:
-            raise field_problem("parameter", "cursor", "it is the `next` of another page")
-        given["before_id"] = before_id
+    replace_cursor(given)
     for name, argument in (("state", "states"), ("q", "contains")):
         if name in given:
             given[argument] = given.pop(name)

@@ -35,7 +35,7 @@ class FunctionRules:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is hidden."""
+        """Whether neither whole payloads nor single fields are hidden."""
         return not self.hides_all and not self.fields
 
 

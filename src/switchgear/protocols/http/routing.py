@@ -30,6 +30,7 @@ __all__ = [
     "RouteEntry",
     "RoutePlan",
     "Router",
+    "replace_cursor",
 ]
 
 MOST_PARAMETERS: Final = 50
@@ -358,3 +359,13 @@ def query_value(kind: ArgumentKind, word: str) -> Any:
     if isinstance(kind, WordList | HandleList):
         return [each.strip() for each in word.split(",") if each.strip()]
     return word
+
+
+def replace_cursor(given: dict[str, Any]) -> None:
+    """Replace the parameter `cursor`, which is the `next` of another page, with the argument `before_id`."""
+    cursor = given.pop("cursor", None)
+    if cursor is not None:
+        before_id = whole_number(cursor.encode())
+        if not before_id:
+            raise field_problem("parameter", "cursor", "it is the `next` of another page")
+        given["before_id"] = before_id

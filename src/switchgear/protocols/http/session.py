@@ -49,6 +49,9 @@ LONG_BYTES: Final = 8 * 1024 * 1024
 LONG_ANSWER_BYTES: Final = 4096
 # JSON is read in one step, some milliseconds for each MiB; long payloads and results have bodies of their own.
 MOST_JSON_BYTES: Final = 4 * 1024 * 1024
+# Requests that are answered in steps, such as those for statistics, take up to some milliseconds each even if they need
+# one step only. After so many, other peers are served.
+MOST_OPERATIONS: Final = 4
 # Requests behind one that waits, and what each takes in memory beside its body, about.
 MOST_BEHIND: Final = 1_000
 REQUEST_BYTES: Final = 500
@@ -208,9 +211,11 @@ class HttpSession(ByteSession):
         """Handle requests until one has to wait."""
         requests = self.requests
         memory = self.engine.memory
+        operations = 0
         self._is_working = True
         while requests and self.call is None and self.operation is None and not self.closing:
-            if self.long_bytes > LONG_BYTES or memory.answers_must_wait:
+            operations += self.has_ended_operation
+            if self.long_bytes > LONG_BYTES or memory.answers_must_wait or operations > MOST_OPERATIONS:
                 self.deferred = [(len(requests), b"")]  # which is known here; that there are some is not
                 self.mark()
                 break
@@ -467,7 +472,7 @@ class HttpSession(ByteSession):
         self.mark()
 
     def respond_json(self, status: int, answer: Any, headers: bytes = b"") -> None:
-        """Answer with JSON."""
+        """Answer the present request with a JSON body."""
         self.respond(status, msgspec.json.encode(answer), JSON, headers)
 
     def respond_json_in_steps(self, status: int, answer: Any, *, may_refuse: bool = True) -> Iterator[Step]:

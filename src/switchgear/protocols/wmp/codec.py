@@ -271,7 +271,7 @@ def trace_of(headers: dict[str, Any]) -> str:
 
 
 def status_of(headers: dict[str, Any]) -> str:
-    """How a job ended."""
+    """The header `status`: how a job ended. Raises if it is none of the known ones."""
     status = headers.get("status", "done")
     if status not in STATUSES:
         raise bad_header(f"`status` is not one of {', '.join(STATUSES)}")
@@ -284,7 +284,7 @@ def code_of(headers: dict[str, Any]) -> int:
 
 
 def error_of(headers: dict[str, Any]) -> bytes | None:
-    """The error text."""
+    """The header `error`: the reason of a failure; `None` without one."""
     error = headers.get("error")
     return None if error is None else _text(error, "error")
 

@@ -164,7 +164,7 @@ class SimulatedNode:
     # --- commits ---
 
     def stage(self) -> None:
-        """Copy what has changed."""
+        """Copy what has changed, as the next commit of this node is going to store it."""
         jobs, _ = self.engine.take_changes()
         for job in jobs:
             job.revision += 1

@@ -197,7 +197,7 @@ function functionView(t) {
             caption: t.errors,
             columns: [
               { title: texts.columns.error, cell: (row) => html`<span title=${format.plain(row.example_error)}>${row.error}</span>`, style: "grow2", isHead: true },
-              { title: texts.columns.count, cell: (row) => format.short(row.count), style: "number" },
+              { title: texts.columns.count, cell: (row) => counted(row.count, link("errors", "", { function: format.plain(name) })), style: "number" },
               { title: texts.errors.last, cell: (row) => since(row.last_at), style: "number" },
             ],
             rows: errors.groups.map((row) => ({ ...row, key: row.error })),

@@ -118,7 +118,7 @@ function limitsView(t) {
           { title: t.fields.concurrency, cell: (row) => html`${counted(row.running, link("jobs", "", { function: row.key, state: "running" }))} <span class="muted">/ ${row.policy.concurrency || "∞"}</span>`, style: "number" },
           { title: t.rate, cell: (row) => (row.policy.rate ? rateText(row.policy.rate) : zero()), style: "number" },
           { title: t.eachKey, cell: (row) => [row.policy.key_concurrency ? `${row.policy.key_concurrency} ${t.atOnce}` : "", row.policy.key_rate ? rateText(row.policy.key_rate) : "", row.policy.fair ? t.inTurn : ""].filter(Boolean).join(", ") || zero(), style: "row" },
-          { title: t.keys, cell: (row) => (row.keys_waiting ? format.count(row.keys_waiting) : zero("0")), style: "number" },
+          { title: t.keys, cell: (row) => counted(row.keys_waiting, link("function", format.inPath(row.name))), style: "number" },
           { title: t.ready, cell: (row) => counted(row.ready, link("jobs", "", { function: row.key, state: "ready" })), style: "number" },
           ...actionsColumn(can("operate"), (row) => html`<button class="button small" aria-label=${`${t.change} ${row.key}`} @click=${() => changeLimits(row.name, row.policy)}>${t.change}</button>`),
         ],

@@ -7,7 +7,7 @@ import { link, refine } from "../router.js";
 import { toast } from "../actions.js";
 import { Lanes, colorOf } from "../lanes.js";
 import * as format from "../format.js";
-import "../stream_canvas.js";
+import { goneAfter } from "../stream_canvas.js";
 
 const t = texts.stream;
 const MOST_RUNS = 3000;
@@ -21,6 +21,7 @@ let asked = null; // what the job log was asked for, and has answered: {since, u
 let isAsking = false;
 let before = null; // how far the job log was asked for what was before the attempts that were watched; null: not at all
 let pinned = null;
+let heardAt = 0; // when the last event came, by the clock of the server
 let tableAt = 0;
 let tableRows = [];
 let isTableOpen = false;
@@ -148,15 +149,19 @@ export const views = { stream: {
     if (previous) return previous;
     const known = await optional("v1/stream", { since: Math.floor(format.now() - 600) }, signal);
     if (known) present.take(known);
+    heardAt = known?.at || 0;
     return true;
   },
   event({ update, live }, topic, kind, data) {
     if (topic !== "stream") return;
-    // After a restart of the server its workers have other numbers.
-    if (kind === "snapshot" && live.topics.overview?.uptime_seconds + 5 < present.now() - present.from) {
+    // After a restart of the server its workers have other numbers; while the tab was hidden, nothing was heard.
+    const isNew = kind === "snapshot" && present.from && (live.topics.overview?.uptime_seconds + 5 < present.now() - present.from || data.at - heardAt > 5);
+    if (isNew) {
       present.clear();
       before = null;
+      optional("v1/stream", { since: Math.floor(data.at - 600) }).then((known) => known && present.take(known)).catch(() => {});
     }
+    heardAt = data.at;
     present.take(data);
     const shown = element()?.window;
     if (!shown || shown.isStill) return;
@@ -174,7 +179,7 @@ export const views = { stream: {
     const drawn = element();
     const shown = drawn?.window || { seconds: 30, isStill: false, end: present.now(), from: present.now() - 30 };
     const model = source(shown);
-    const { lanes, all, isHeat } = model.shown(drawn?.only);
+    const { lanes, all, isHeat } = model.shown(drawn?.only, shown.end - goneAfter(shown.seconds));
     const names = [...model.functions].filter(Boolean).slice(0, 16);
     const button = (text, run, isOn = false) => html`<button class="button small ${isOn ? "first" : ""}" @click=${run}>${text}</button>`;
     const go = (event) => { if (event.target.value) element().show(shown.seconds, new Date(event.target.value).getTime() / 1000 + shown.seconds / 2); };
