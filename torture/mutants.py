@@ -12,6 +12,8 @@ from typing import Any
 
 from switchgear.cli.main import main as switchgear_main
 from switchgear.model import RUNNING, Job
+from switchgear.storage.postgres_connection import Statement, Step
+from switchgear.storage.postgres_lease import PostgresLease
 from switchgear.storage.sqlite import SqliteStore
 
 LATE_SECONDS = 0.2
@@ -46,9 +48,19 @@ def forgets(is_forgotten: Callable[[Job], bool]) -> None:
     SqliteStore.stage = stage_others  # type: ignore[method-assign, assignment]
 
 
+def forgets_fence() -> None:
+    """A commit in PostgreSQL does not ask whether another node has taken over."""
+
+    def no_fence(_: PostgresLease) -> Step:
+        return Statement(b"sg_no_fence", b"SELECT 1"), ()
+
+    PostgresLease.fence = no_fence  # type: ignore[method-assign, assignment]
+
+
 MUTANTS: dict[str, Callable[[], None]] = {
     "acknowledges-early": acknowledges_early,
     "forgets-ends": lambda: forgets(lambda job: bool(job.finished_us)),
+    "forgets-fence": forgets_fence,
     "forgets-starts": lambda: forgets(lambda job: job.state is RUNNING),
 }
 

@@ -19,6 +19,7 @@ import pytest
 
 from switchgear.errors import Fenced, StorageError
 from switchgear.storage.postgres import PostgresStore
+from switchgear.storage.postgres_schema import STATEMENTS
 from tests.storage.support import close, commit, function, new_job, read_payloads, run
 from tests.support.postgres import Cluster, owned_by_other_user, running_pgbouncer, running_postgres
 from tests.support.servers import HOST
@@ -283,3 +284,39 @@ class TestASnapshotThatIsHeld:
             if time.monotonic() - begun_s > 0.5:
                 break
         assert run(store.lease.look()).beat - before.beat >= 2
+
+
+class TestFrozenInATransaction:
+    """A server that stands still between the fence and the end of a commit holds the lock of the lease."""
+
+    @pytest.mark.parametrize("is_waited_for", [True, False])
+    def test_a_takeover_goes_on(self, database: Database, stack: ExitStack, is_waited_for: bool) -> None:
+        frozen = PostgresStore(database.url, lease_seconds=0.5)
+        frozen.open()
+        stack.callback(frozen._writer.connection.close)
+        begin, fence = STATEMENTS["begin"], frozen.lease.fence()
+        database.execute("UPDATE sg_lease SET process = ''")  # its process could be seen to live
+
+        async def freeze_and_take_over() -> None:
+            await frozen._writer.connection.run([(begin, ()), fence])
+            begun_s = time.monotonic()
+            other = PostgresStore(database.url, lease_seconds=0.5)
+            await other._writer.connection.open()
+            try:
+                if is_waited_for:
+                    await other.lease.wait_until_taken(_ignore)
+                else:
+                    await other.lease.acquire()
+                assert time.monotonic() - begun_s < 10
+                with pytest.raises(StorageError):  # its session was ended, and the next one is fenced
+                    await frozen._writer.connection.run([(STATEMENTS["commit"], ())])
+                with pytest.raises(Fenced):
+                    await frozen._writer.beat()
+            finally:
+                other._writer.connection.close()
+
+        run(freeze_and_take_over())
+
+
+async def _ignore(_: object) -> None:
+    pass

@@ -146,6 +146,18 @@ def test_a_damaged_export(tmp_path: Path, change: Callable[[list[bytes]], list[b
         close(store)
 
 
+def test_an_import_that_fails_says_that_a_part_is_there(tmp_path: Path) -> None:
+    source, target = (DURABLE["sqlite"](str(tmp_path / name)) for name in ("source", "target"))
+    for store, name in ((source, "source"), (target, "target")):
+        (tmp_path / name).mkdir()
+        store.open()
+    commit(source, [new_job(1), new_job(2)])
+    with pytest.raises(StorageError, match=r"target/jobs\.db has a part of the jobs now: delete it"):
+        run(import_lines(target, lines_of(source)[:-1]))
+    for store in (source, target):
+        close(store)
+
+
 def test_on_the_command_line(tmp_path: Path) -> None:
     store = DURABLE["sqlite"](str(tmp_path))
     store.open()

@@ -14,6 +14,7 @@ from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from switchgear import App
@@ -106,6 +107,12 @@ class Node:
 @pytest.fixture
 def database(postgres: Cluster) -> str:
     return postgres.new_url()
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
 
 
 @pytest.fixture
@@ -255,6 +262,13 @@ def test_the_library_follows_its_jobs_through_takeovers(nodes: list[Node]) -> No
             assert [job.result(PATIENCE_SECONDS) for job in jobs] == list(range(22))
 
 
+def owner_name(database: str) -> str:
+    """The node that owns the jobs, as the database says."""
+    with psycopg.connect(database) as connection:
+        ((name,),) = connection.execute(b"SELECT name FROM sg_lease").fetchall()
+        return str(name).removeprefix("node ").partition(",")[0]
+
+
 def wait_for_more(acknowledged: list[str], nodes: list[Node]) -> None:
     """More submissions than can be on their way are acknowledged."""
     before = len(acknowledged)
@@ -309,6 +323,31 @@ def test_an_owner_that_is_cut_off_from_the_database_is_replaced(
         network.come_back()
         assert ada.wait() == 75
         assert {kept, later} == handles_at(bob)
+
+
+def test_a_standby_that_is_cut_off_from_the_owner(nodes: list[Node], database: str, stack: ExitStack) -> None:
+    """Its connections end.  It does not take over, since the owner is alive, and serves again afterwards."""
+    ada, bob, _ = nodes
+    ada.start_and_wait()
+    network = stack.enter_context(cuttable(ada.port))
+    with psycopg.connect(database, autocommit=True) as connection:
+        ports = (str(ada.port), str(network.port))
+        connection.execute(b"UPDATE sg_lease SET address = replace(address, %s, %s)", ports)
+    bob.start_and_wait()
+    with socket.create_connection((HOST, bob.port)) as peer:
+        peer.sendall(b"version\n")
+        assert peer.recv(100).startswith(b"OK")
+        network.go_away()
+        peer.settimeout(PATIENCE_SECONDS)
+        assert peer.recv(100) == b""
+    begun_s = time.monotonic()
+    while time.monotonic() - begun_s < 2 * LEASE_SECONDS:  # in which a node could take over
+        assert owner_name(database) == "ada"
+    with ada.client() as client:
+        handle = client.submit("f", b"1", background=True).handle
+    network.come_back()
+    eventually(lambda: answers_version(bob.port), "the standby serves again")
+    assert handles_at(bob) == {handle}
 
 
 def test_tls_and_tokens_from_end_to_end_through_a_standby(

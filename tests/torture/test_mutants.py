@@ -46,8 +46,15 @@ def test_a_broken_server_is_found_out_by_kills(mutant: str, kinds: set[str]) -> 
     assert found("kills", ServerStarter(("torture.mutants", mutant))) & kinds
 
 
+@pytest.mark.xdist_group("postgresql")
+def test_nodes_without_a_fence_are_found_out() -> None:
+    """One that was frozen goes on as if nobody had taken its place."""
+    require_program("initdb")
+    assert found("cluster", ServerStarter(("torture.mutants", "forgets-fence"))) & {"lost", "run again", "stuck"}
+
+
 def test_every_mutant_is_tried() -> None:
-    assert set(MUTANTS) == {"acknowledges-early", "forgets-ends", "forgets-starts"}
+    assert set(MUTANTS) == {"acknowledges-early", "forgets-ends", "forgets-fence", "forgets-starts"}
 
 
 def test_a_server_that_does_not_sync_is_found_out_by_power_failures() -> None:

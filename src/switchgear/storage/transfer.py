@@ -143,14 +143,23 @@ def _exported_job(job: Job) -> ExportedJob:
 async def import_lines(store: Store, lines: Iterable[bytes]) -> TransferCounts:
     """Put an export into an open store, which must be empty; raises StorageError if the export is not whole.
 
-    Everything is committed in portions. After an error the store has a part of it.
+    Everything is committed in portions. After an error the store has a part of it, and the error says so.
     """
-    counts = TransferCounts()
     snapshot = await store.load_apart(Function)
     if snapshot.plain is not None:
         await snapshot.plain.aclose()
     if snapshot.next_job_id != 1 or snapshot.schedules or await store.find(JobQuery(limit=1)):
         raise StorageError(f"{store.url} is not empty; import into a new store")
+    counts = TransferCounts()
+    try:
+        await _import_lines(store, lines, counts)
+    except StorageError as error:
+        part = f"{store.url} has a part of the jobs now: delete it, or import into another one"
+        raise StorageError(f"{error}; {part}" if counts.jobs else str(error)) from error
+    return counts
+
+
+async def _import_lines(store: Store, lines: Iterable[bytes], counts: TransferCounts) -> None:
     functions: dict[bytes, Function] = {}
     jobs: list[Job] = []
     has_header = False
@@ -185,7 +194,6 @@ async def import_lines(store: Store, lines: Iterable[bytes]) -> TransferCounts:
     await store.commit()
     if not is_whole:
         raise StorageError("the export is cut off: its last line is missing")
-    return counts
 
 
 def _record(line: bytes, number: int) -> ExportHeader | ExportedFunction | ExportedSchedule | ExportedJob | ExportEnd:
