@@ -60,6 +60,7 @@ def test_the_public_names_are_these() -> None:
         "S3Blobs",
         "ServerRefused",
         "ServerUnreachable",
+        "SoftTimeout",
         "SwitchgearError",
         "Task",
         "TaskFailed",

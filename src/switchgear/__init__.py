@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from switchgear.app.payloads.postgres_blobs import PostgresBlobs
     from switchgear.app.payloads.s3_blobs import S3Blobs
     from switchgear.app.shared_tasks import shared_task
+    from switchgear.app.soft_timeout import SoftTimeout
     from switchgear.app.task import Task
     from switchgear.app.type_codecs import register_type
     from switchgear.backoff import Backoff
@@ -62,6 +63,7 @@ else:
             "switchgear.app.app": ("App",),
             "switchgear.backoff": ("Backoff",),
             "switchgear.app.current_job": ("Retry", "current_job"),
+            "switchgear.app.soft_timeout": ("SoftTimeout",),
             "switchgear.client.gearman.job_subscriber": ("Progress",),
             "switchgear.app.failure": ("Failure",),
             "switchgear.app.graph": ("chain", "chord", "group"),
@@ -151,6 +153,7 @@ __all__ = [
     "S3Blobs",
     "ServerRefused",
     "ServerUnreachable",
+    "SoftTimeout",
     "SwitchgearError",
     "Task",
     "TaskFailed",

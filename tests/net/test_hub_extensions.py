@@ -203,15 +203,16 @@ async def test_one_that_was_kept_before_is_not() -> None:
 
 @pytest.mark.parametrize("options", [b'{"attempts":1}', b'{"attempts":2}', b'{"attempts":0,"crashes":3}'])
 @in_turns
-async def test_a_start_that_counts_is_kept_first_in_one_commit_with_the_submission(options: bytes) -> None:
+async def test_a_start_that_counts_is_in_one_commit_with_the_submission(options: bytes) -> None:
     harness = await open_harness()
     client, worker = harness.connect(), harness.connect()
     worker.send(CAN_DO, credit(2))
     client.send(watched(options=options))
     await idle()
-    assert worker.heard() == []
-    await harness.store.succeed()
     assert len(worker.heard()) == 1
+    assert client.heard() == []
+    await harness.store.succeed()
+    assert client.heard() == [created(1)]
     assert harness.store.commits == 1
     assert harness.store.kept[1] == "RUNNING"
 

@@ -6,7 +6,8 @@ import pytest
 
 from switchgear.engine.engine import EngineSettings
 from switchgear.model import READY, RUNNING
-from switchgear.net.commits import WOKEN_SECONDS
+from switchgear.net.commits import EXPECTED_SECONDS, LAZY_COMMIT_SECONDS
+from switchgear.protocols.gearman.messages import Packet as Ours
 from tests.engine.harness import state_of
 from tests.net.harness import BACKGROUND, CAN_DO, GRAB, NOOP, created, idle, in_turns, open_harness
 from tests.support.wire import Kind, Packet, request
@@ -61,7 +62,7 @@ async def test_a_woken_worker_that_does_not_come_holds_up_nobody_for_long() -> N
     client.send(BACKGROUND)
     await idle()
     assert harness.store.commits == 0
-    await harness.pass_time(WOKEN_SECONDS)
+    await harness.pass_time(EXPECTED_SECONDS)
     await harness.store.succeed()
     assert client.heard() == [created(1)]
 
@@ -158,3 +159,93 @@ async def test_a_worker_that_leaves_before_it_is_sent_its_job_is_not_the_jobs_li
     assert other.heard() == [ASSIGNED]
     await harness.pass_time(1.1)
     assert state_of(job) is READY
+
+
+def credit() -> bytes:
+    return request(Ours.CREDIT, b"1", b"0")
+
+
+def complete(number: int) -> bytes:
+    return request(Kind.WORK_COMPLETE, b"H:t:%d" % number, b"")
+
+
+@in_turns
+async def test_a_quick_job_is_submitted_started_and_ended_in_one_commit() -> None:
+    harness = await open_harness(settings=LIMITED)
+    client, worker = harness.connect(), harness.connect()
+    worker.send(CAN_DO, credit())
+    client.send(BACKGROUND)
+    await idle()
+    assert len(worker.heard()) == 1  # nothing of the job is stored, and nobody knows of it yet
+    assert harness.store.commits == 1, "how long such jobs take is not known yet, so nobody waits for the end"
+    worker.send(complete(1), credit())
+    await idle()
+    assert (client.heard(), worker.heard()) == ([], [])
+    await harness.store.succeed()
+    await harness.pass_time(LAZY_COMMIT_SECONDS)
+    await harness.store.succeed()
+    assert (client.heard(), harness.store.commits) == ([created(1)], 2)
+    client.send(BACKGROUND)
+    await idle()
+    assert (len(worker.heard()), harness.store.commits) == (1, 2)
+    worker.send(complete(2))
+    await idle()
+    assert (client.heard(), harness.store.commits) == ([], 3)
+    await harness.store.succeed()
+    assert client.heard() == [created(2)]
+    assert (harness.store.kept[2], harness.store.commits) == ("DONE", 3)
+
+
+@in_turns
+async def test_a_job_that_is_not_as_quick_as_expected_holds_up_nobody_for_long() -> None:
+    harness = await open_harness(settings=LIMITED)
+    client, worker = harness.connect(), harness.connect()
+    worker.send(CAN_DO, credit())
+    client.send(BACKGROUND)
+    worker.send(complete(1), credit())
+    await idle()
+    while harness.store.is_committing:
+        await harness.store.succeed()
+    client.heard()
+    client.send(BACKGROUND)
+    await idle()
+    assert not harness.store.is_committing
+    await harness.pass_time(EXPECTED_SECONDS)
+    await harness.store.succeed()
+    assert client.heard() == [created(2)]
+    assert harness.store.kept[2] == "RUNNING"
+
+
+@in_turns
+async def test_a_job_whose_submission_is_being_stored_is_not_sent_before_its_start_is_stored() -> None:
+    harness = await open_harness(settings=LIMITED)
+    client, worker = harness.connect(), harness.connect()
+    client.send(BACKGROUND)
+    await idle()
+    assert harness.store.is_committing
+    worker.send(CAN_DO, credit())
+    await idle()
+    assert worker.heard() == []
+    await harness.store.succeed()
+    assert (client.heard(), worker.heard()) == ([created(1)], [])
+    await harness.store.succeed()
+    assert len(worker.heard()) == 1
+
+
+@in_turns
+async def test_a_job_that_was_sent_with_its_submission_is_not_refused_when_the_store_fails() -> None:
+    harness = await open_harness(settings=LIMITED)
+    client, worker = harness.connect(), harness.connect()
+    worker.send(CAN_DO, credit())
+    client.send(BACKGROUND)
+    await idle()
+    assert len(worker.heard()) == 1
+    await harness.store.fail()
+    assert client.heard() == []
+    worker.send(complete(1))
+    await harness.pass_time(1.0)
+    await harness.store.succeed()
+    while harness.store.is_committing:
+        await harness.store.succeed()
+    assert client.heard() == [created(1)]
+    assert harness.store.kept[1] == "DONE"

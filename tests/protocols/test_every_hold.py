@@ -97,8 +97,9 @@ def a_job_in_place_of_an_ended_one() -> Scene:
 
 def a_pushed_start() -> Scene:
     harness = harness_with_job(attempts=1)
-    harness.talker("worker").send(request(Kind.CAN_DO, b"g"), request(Packet.CREDIT, b"1", b"0"))
     harness.talker("client").send(request(Kind.SUBMIT_JOB_BG, b"g", b"", b"x"))
+    harness.keep()  # together with its submission, the start would not have to be stored first
+    harness.talker("worker").send(request(Kind.CAN_DO, b"g"), request(Packet.CREDIT, b"1", b"0"))
     return harness.talker("worker").take_bytes, harness.keep
 
 

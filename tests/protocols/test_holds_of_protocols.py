@@ -216,8 +216,9 @@ def wmp_start() -> Scene:
 
 def pingpong_start() -> Scene:
     broker = Broker(keeps=True, settings=EngineSettings(attempts=1))
-    broker.worker_says(b"w", READY)
     broker.submit(b"job")
+    broker.harness.keep()
+    broker.worker_says(b"w", READY)
     return lambda: broker.heard_by_worker(b"w"), broker.harness.keep
 
 

@@ -41,6 +41,7 @@ COMMANDS = {
     "explain_server": "explain",
     "workers": "workers",
     "functions": "functions",
+    "control_workers": "control resize web1 --slots 4",
     "pause": "pause resize",
     "resume": "resume resize",
     "limit": "limit resize --concurrency 4 --rate 10/s --key-concurrency 1 --key-rate none --fair",
@@ -59,7 +60,17 @@ COMMANDS = {
     "run_schedule": "schedule run poll",
 }
 # Parameters of commands that are not arguments of verbs.
-OF_THE_COMMAND = {"server", "token_file", "as_json", "show_connections", "interval", "view", "filter_text", "once"}
+OF_THE_COMMAND = {
+    "server",
+    "token_file",
+    "as_json",
+    "show_connections",
+    "interval",
+    "view",
+    "filter_text",
+    "once",
+    "wait",
+}
 # Commands that act on several things take them in the plural.
 SINGULAR = {"handles": "handle", "functions": "function", "names": "name"}
 # Arguments without an option, and why.
@@ -162,6 +173,7 @@ CALLS: dict[str, Callable[[Program], object]] = {
     "App.explain_server": lambda program: program.app.explain_server(),
     "App.workers": lambda program: program.app.workers(),
     "App.functions": lambda program: program.app.functions(),
+    "App.control_workers": lambda program: program.app.control_workers("ping"),
     "App.pause": lambda program: program.app.pause(program.add),
     "App.resume": lambda program: program.app.resume(program.add),
     "App.limit": lambda program: program.app.limit(program.add, concurrency=2, rate="10/s", key_rate="none"),

@@ -212,6 +212,7 @@ READ_ARGUMENTS: dict[str, dict[str, Any]] = {
     "keys": {"function": "f"},
     "graph": {"function": "f"},
     "states": {"handles": ["H:t:1"]},
+    "control_workers": {"action": "ping"},
 }
 
 ANSWERS: dict[str, Callable[[OperatorHarness], Any]] = {
@@ -226,6 +227,7 @@ ANSWERS: dict[str, Callable[[OperatorHarness], Any]] = {
     "graph": lambda operator: operator.ask("graph", **READ_ARGUMENTS["graph"]),
     "states": lambda operator: operator.ask("states", handles=["H:t:1", "H:t:77"]),
     "explain": lambda operator: operator.ask("explain", handle="H:t:5"),
+    "control_workers": lambda operator: operator.ask("control_workers", action="resize", slots=2),
     "cancel": lambda operator: [operator.ask("cancel", handle="H:t:4"), operator.ask("cancel", function="f")],
     "retry": lambda operator: [operator.ask("retry", handle="H:t:2"), operator.ask("retry", function="f")],
     "bulk": lambda operator: operator.ask("bulk", action="cancel", function="f"),

@@ -502,6 +502,26 @@ class App:
 
         return [WorkerInfo.read(answer) for answer in self.control("workers")]
 
+    def control_workers(
+        self,
+        action: Literal["ping", "drain", "restart", "resize", "broadcast"],
+        workers: str = "*",
+        *,
+        slots: int | None = None,
+        text: str | None = None,
+    ) -> list[str]:
+        """Tell the workers of this name, first parts of a name, pattern or id to do something; returns the names of
+        those that were told.
+
+        Each answers with its status a moment later: `workers()` shows it.  With "drain" they stop when their jobs have
+        ended, with "restart" they start again after that, with "resize" they have `slots` slots, and with "broadcast"
+        their middleware is given the `text`.
+        """
+        from switchgear.app.server_answers import WorkerInfo
+
+        answer = self.control("control_workers", action=action, workers=workers, slots=slots, text=text)
+        return [WorkerInfo.name_of(worker) for worker in answer["told"]]
+
     def server(self) -> ServerInfo:
         """The server's own state: version, uptime, listeners, memory."""
         from switchgear.app.server_answers import ServerInfo

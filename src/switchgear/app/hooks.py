@@ -54,6 +54,13 @@ class AppHooks:
             else:
                 self._logged(partial(each.on_submit_error, submission, outcome))
 
+    # --- operators ---
+
+    def broadcast(self, text: str) -> None:
+        """Pass a text of an operator on, in a thread of its own."""
+        for each in self.middleware:
+            self._logged(partial(each.on_broadcast, text))
+
     # --- running ---
 
     def call(self, task: Task[Any, Any], job: CurrentJob, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -9,6 +9,7 @@ import asyncio
 import random
 import traceback
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -21,6 +22,7 @@ from switchgear.app.exceptions import raised_line
 from switchgear.app.failure import Failure
 from switchgear.app.payloads.codec import PLAIN
 from switchgear.app.payloads.envelope import Envelope, is_envelope
+from switchgear.app.soft_timeout import SoftTimeout, raise_after, raise_after_async
 from switchgear.client.gearman.assigned_job import SUSPENDED, AssignedJob, Complete, Fail, Outcome, RetryLater, Stopped
 from switchgear.client.gearman.job_subscriber import JobEnd
 from switchgear.errors import ArgumentError
@@ -107,11 +109,13 @@ def _call(task: Task[Any, Any], assignment: AssignedJob, job: CurrentJob) -> Out
         except Exception as error:
             return _unreadable(error)
         hooks = task.app.hooks
+        limit_seconds = task.settings.soft_timeout
         try:
-            if hooks.middleware or task.injected:
-                value = hooks.call(task, job, args, kwargs)
-            else:
-                value = task.function(*args, **kwargs)
+            with nullcontext() if limit_seconds is None else raise_after(limit_seconds, SoftTimeout):
+                if hooks.middleware or task.injected:
+                    value = hooks.call(task, job, args, kwargs)
+                else:
+                    value = task.function(*args, **kwargs)
         except BaseException as error:
             outcome = classify(task, assignment, job, error)
             if hooks.middleware:
@@ -155,11 +159,13 @@ async def _call_async(task: Task[Any, Any], assignment: AssignedJob, job: Curren
         except Exception as error:
             return _unreadable(error)
         hooks = task.app.hooks
+        limit_seconds = task.settings.soft_timeout
         try:
-            if hooks.middleware or task.injected:
-                value = await hooks.call_async(task, job, args, kwargs)
-            else:
-                value = await task.function(*args, **kwargs)
+            async with nullcontext() if limit_seconds is None else raise_after_async(limit_seconds):
+                if hooks.middleware or task.injected:
+                    value = await hooks.call_async(task, job, args, kwargs)
+                else:
+                    value = await task.function(*args, **kwargs)
         except BaseException as error:
             outcome = classify(task, assignment, job, error)
             if hooks.middleware:

@@ -54,6 +54,9 @@ class Middleware:
         """The same for a coroutine function; by default it is that of `around_run`."""
         return _awaited(self.around_run(job))
 
+    def on_broadcast(self, text: str) -> None:
+        """An operator has sent a text to the workers (`switchgear control broadcast TEXT`); called in a thread."""
+
     def on_retry(self, job: CurrentJob, error: BaseException, delay_seconds: float) -> Awaitable[None] | None:
         """An attempt has failed, and another follows.  May be a coroutine function."""
 

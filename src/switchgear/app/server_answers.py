@@ -146,8 +146,19 @@ class WorkerInfo:
     def read(cls, answer: Mapping[str, Any]) -> WorkerInfo:
         """Convert the JSON answer of the server to this class."""
         functions = tuple(_text(name) or "" for name in answer["functions"])
-        name = _text(answer["name"]) or ""
-        return cls(name, answer["protocol"], answer["address"], functions, tuple(answer["running"]), details=answer)
+        return cls(
+            cls.name_of(answer),
+            answer["protocol"],
+            answer["address"],
+            functions,
+            tuple(answer["running"]),
+            details=answer,
+        )
+
+    @staticmethod
+    def name_of(answer: Mapping[str, Any]) -> str:
+        """The name of a worker in an answer of the server."""
+        return _text(answer["name"]) or ""
 
 
 @dataclass(frozen=True, slots=True)

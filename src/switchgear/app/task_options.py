@@ -131,6 +131,7 @@ class TaskKeywords(JobKeywords, total=False):
     fair: bool
     queue: str
     run_in: Literal["thread", "process"]
+    soft_timeout: Seconds | None
 
 
 class SubmitKeywords(JobKeywords, total=False):
@@ -173,6 +174,7 @@ class TaskOptions:
     fair: bool = False
     queue: str = DEFAULT_QUEUE  # by which workers choose tasks, and give them slots of their own
     run_in: str = "thread"
+    soft_timeout: float | None = None  # SoftTimeout is raised in the task after so long
     durable: bool | None = None
     delay: float | None = None  # from here on: of one submission
     at: float | None = None  # seconds since the epoch
@@ -239,6 +241,8 @@ def _check_together(options: TaskOptions, given: Mapping[str, Any]) -> None:
     if not options.unique and any(given.get(name) for name in ("unique_for", "unique_scope", "unique_policy")):
         name = next(name for name in ("unique_for", "unique_scope", "unique_policy") if given.get(name))
         raise ValueError(f"{name} needs a unique key: give unique as well")
+    if options.soft_timeout and options.timeout and options.soft_timeout >= options.timeout:
+        raise ValueError("soft_timeout is less than timeout, so that the task has some time to clean up")
     per_key = next((name for name in ("concurrency_per_key", "rate_per_key") if getattr(options, name)), None)
     if per_key is None and options.fair:
         per_key = "fair"
@@ -398,6 +402,7 @@ _CHECKS: Final[dict[str, Callable[[Any, str], Any]]] = {
     "fair": _flag,
     "queue": _queue,
     "run_in": _choice(*_RUN_IN),
+    "soft_timeout": _optional(_positive_seconds),
     "on_success": _step,
     "on_error": _step,
     "finally_": _step,

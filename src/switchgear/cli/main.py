@@ -95,6 +95,7 @@ COMMANDS = {
     "cancel": _Lazy("switchgear.cli.control", "cancel", "Cancel a job."),
     "retry": _Lazy("switchgear.cli.control", "retry", "Run a finished job again."),
     "change": _Lazy("switchgear.cli.control", "change", "Change the priority or the start time of a job."),
+    "control": _Lazy("switchgear.cli.control_workers", "control", "Ping, drain, restart or resize workers."),
     "signal": _Lazy("switchgear.cli.send_signal", "signal", "Tell a waiting job that something has happened."),
     "pause": _Lazy("switchgear.cli.control", "pause", "Stop starting jobs of a function."),
     "resume": _Lazy("switchgear.cli.control", "resume", "Start jobs of a paused function again."),

@@ -11,7 +11,7 @@ from click.core import ParameterSource
 from switchgear.app.worker.logging_setup import LEVELS
 from switchgear.cli.main import LOG_FORMAT, ExitCode
 from switchgear.cli.output import duration_option, json_option, reading, servers_option
-from switchgear.cli.worker_pools import POOLS, slots_of_pool
+from switchgear.cli.worker_pools import KNOWN_POOLS, POOLS, slots_of_pool
 from switchgear.client.gearman.worker import DEFAULT_DRAIN_SECONDS
 from switchgear.log_format import LOG_FORMATS
 from switchgear.numbers import whole_number
@@ -41,7 +41,7 @@ Where a task runs:
   other functions         in threads, --slots at once;
                           but in the child processes if --processes is given and --slots is not
   --pool threads          --slots; --concurrency is the number
-  --pool processes        --processes
+  --pool processes        --processes; prefork is another name
   --pool asyncio          --async-slots
   --pool solo             all tasks in one child process, one job at a time
 
@@ -66,6 +66,7 @@ Output of the command:
 
 \b
 Signals:
+  QUIT        an app: stop at once, as a second TERM does
   TERM, INT   take no more jobs. Running jobs can finish within --drain-timeout; then, or at a second signal, they
               are stopped. Jobs of an app are released without using up an attempt; those of a command run again on
               another worker, or fail if their attempts are used up.
@@ -96,6 +97,7 @@ _APP_OPTIONS: Final = {
     "prefetch": "--prefetch",
     "max_jobs_per_process": "--max-jobs-per-process",
     "max_memory_per_process": "--max-memory-per-process",
+    "kill_above_memory": "--kill-above-memory",
     "kill_after": "--kill-after",
     "only": "--functions",
     "queues": "--queues",
@@ -174,7 +176,12 @@ def _number(name: str, parameter: str, least: int, help_text: str) -> Callable[[
 @_number("--slots", "slots", 0, "App: threads for plain functions. Default: 8.")
 @_number("--async-slots", "async_slots", 0, "App: coroutine functions that run at once. Default: 100.")
 @_number("--processes", "processes", 0, 'App: child processes. Default: one per core if a task says run_in="process".')
-@click.option("--pool", type=click.Choice(POOLS), help="App: with --concurrency, another way to write the three above.")
+@click.option(
+    "--pool",
+    type=click.Choice(KNOWN_POOLS),
+    metavar=f"[{'|'.join(POOLS)}]",
+    help="App: with --concurrency, another way to write the three above.",
+)
 @_number("--concurrency", "concurrency", 1, "App: jobs that run at once in the --pool. Default: as above; solo: 1.")
 @click.option(
     "--autoscale",
@@ -188,6 +195,12 @@ def _number(name: str, parameter: str, least: int, help_text: str) -> Callable[[
     metavar="SIZE",
     callback=reading(_process_memory),
     help="App: replace a child process that has more resident memory than this after a job, such as 500M.",
+)
+@click.option(
+    "--kill-above-memory",
+    metavar="SIZE",
+    callback=reading(_process_memory),
+    help="App: kill a child process that has more resident memory than this at any time; its job is lost.",
 )
 @duration_option(
     "--kill-after", "App: how long a cancelled job may take to end before its process is killed. Default: 5.", "5"

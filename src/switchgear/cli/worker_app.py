@@ -33,7 +33,7 @@ from switchgear.units import short_duration
 __all__ = ["work_for_apps"]
 
 RELOAD_SECONDS: Final = 0.5  # between checks of the source
-_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
 _STDOUT, _STDERR = 1, 2
 
 
@@ -179,6 +179,7 @@ def _worker(
         autoscale=options["autoscale"],
         jobs_per_process=options["max_jobs_per_process"] or 0,
         memory_per_process_bytes=options["max_memory_per_process"] or 0,
+        hard_memory_per_process_bytes=options["kill_above_memory"] or 0,
         restart_after=options["restart_after"] or 0,
         prefetch=options["prefetch"],
         burst=options["burst"],
@@ -203,7 +204,7 @@ def _work(
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         received.append(number)  # first of all: the next signal may come while we are here
-        if len(received) > 1:
+        if len(received) > 1 or number == signal.SIGQUIT:
             stop_all(0.0)
         else:
             stop_all(drain_seconds)

@@ -10,7 +10,7 @@ import click
 
 from switchgear.app.worker.executor_choice import DEFAULT_ASYNC_SLOTS, DEFAULT_SLOTS
 
-__all__ = ["POOLS", "SOLO", "slots_of_pool"]
+__all__ = ["KNOWN_POOLS", "POOLS", "SOLO", "slots_of_pool"]
 
 SOLO: Final = "solo"
 # The option that each pool stands for, and its default.
@@ -19,12 +19,22 @@ _OPTIONS: Final = {
     "processes": ("processes", "--processes", os.cpu_count() or 1),
     "asyncio": ("async_slots", "--async-slots", DEFAULT_ASYNC_SLOTS),
 }
-POOLS: Final = (*_OPTIONS, SOLO)
+_OTHER_NAMES: Final = {"prefork": "processes"}
+# Pools of other libraries that replace functions of the standard library by others that switch between green threads.
+_GREEN: Final = ("gevent", "eventlet")
+POOLS: Final = (*_OPTIONS, SOLO, *_OTHER_NAMES)
+KNOWN_POOLS: Final = (*POOLS, *_GREEN)
 
 
 def slots_of_pool(options: Mapping[str, Any]) -> dict[str, int]:
     """The options that --pool, --concurrency and --autoscale stand for; raises UsageError if they contradict others."""
     pool, concurrency, autoscale = options["pool"], options["concurrency"], options["autoscale"]
+    if pool in _GREEN:
+        raise click.UsageError(
+            f"--pool {pool}: there are no green threads here; write tasks that wait for other machines as `async def`,"
+            " of which --pool asyncio runs hundreds at once, or use --pool threads"
+        )
+    pool = _OTHER_NAMES.get(pool, pool)
     if autoscale is not None:
         if pool not in (None, "processes") or concurrency is not None or options["processes"] is not None:
             raise click.UsageError(

@@ -330,9 +330,10 @@ class Engine:
         self._wakeups.policy_caller.use_policy(policy)
 
     @property
-    def wakes(self) -> int:
-        """How often a sleeping worker was woken for a job that has become ready."""
-        return self._wakeups.count
+    def changes_expected(self) -> int:
+        """How often a change was made that is likely to bring another one at once: a sleeping worker was woken for a
+        job, or a quick job was assigned together with its submission."""
+        return self._wakeups.count + self._state.quick_starts
 
     def use_settings(self, settings: EngineSettings) -> None:
         """Change the settings. A limit that was set for one function stays."""
@@ -375,8 +376,10 @@ class Engine:
     def close_batch(self) -> int:
         """Close the batch that the owner begins to store; later changes are in the next batch. Returns the batch's
         number."""
-        self._state.batch += 1
-        return self._state.batch - 1
+        state = self._state
+        state.batch += 1
+        state.batch_ids = state.next_job_id
+        return state.batch - 1
 
     def batch_is_stored(self, batch: int) -> None:
         """Note that all changes up to this batch are stored: peers need not wait for them any more."""

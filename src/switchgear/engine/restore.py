@@ -80,6 +80,7 @@ class Restore:
         """Restore these jobs, and register those that ended without success. See `Engine.restore_in_portions`."""
         state = self._state
         state.next_job_id = max(state.next_job_id, next_job_id)
+        state.batch_ids = state.next_job_id
         for number, job in enumerate(jobs):
             if number % JOBS_PER_STEP == 0:
                 yield False

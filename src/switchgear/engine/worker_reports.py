@@ -81,6 +81,7 @@ class WorkerReports:
         history = job.history  # `Job.taken_us`, inlined
         run_us = state.now_us - (job.started_us if history is None else history[-1])
         function.run_times.note(run_us)
+        function.last_run_us = run_us
         worker.flows[job.source].note(run_us)
         if function.limiter is not None:
             self._limiters.count_end(job, worker)

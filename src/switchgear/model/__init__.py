@@ -93,6 +93,7 @@ __all__ = [
 ]
 
 SECOND_US: Final = 1_000_000
+UNKNOWN_US: Final = 1 << 62  # longer than anything
 
 HIGH: Final = 0
 NORMAL: Final = 1
@@ -162,6 +163,10 @@ class Peer:
 
         The cause is the move that the job is about to make.
         """
+
+    def control_worker(self, worker: Worker, number: int, request: bytes) -> bool:
+        """Pass a request of an operator on to the worker; returns whether the worker can be controlled."""
+        return False
 
     def expired(self, worker: Worker) -> None:
         """The worker did not renew its lease in time, and is deregistered."""
@@ -236,6 +241,8 @@ class Worker:
     uses: dict[int, tuple[tuple[bytes, int], ...]] | None = None  # how much of it its jobs use, by their ids
     offer: Offer | None = None  # what follows from tags, resources and uses; None: it has neither tags nor resources
     woken_job: Job | None = None  # the job for which a wake policy has chosen it
+    status: bytes | None = None  # what it says of itself, as JSON; None: it cannot be controlled from the server
+    answered_control: int = 0  # the number of the request to which the status is the answer
 
     def __init__(self, worker_id: int, peer: Peer, protocol: str, since_us: int) -> None:
         self.id = worker_id
@@ -345,6 +352,7 @@ class Function(ReadyQueue):
         self.dead = 0  # of those that failed: their attempts were spent
         self.wait_times = DurationHistogram()  # of each start: how long the job was ready before
         self.run_times = DurationHistogram()  # of each attempt, however it ended
+        self.last_run_us = UNKNOWN_US  # of the attempt that succeeded last
 
     def __repr__(self) -> str:
         return f"Function({self.name!r})"

@@ -37,8 +37,8 @@ log = logging.getLogger("switchgear")
 
 LAZY_COMMIT_SECONDS = 0.05
 # A new job for which a worker was woken is stored together with its start if that comes soon: one sync less until its
-# worker gets it.
-WOKEN_SECONDS = 0.001
+# worker gets it. A new job that was assigned at once and is likely to be quick is stored together with its end.
+EXPECTED_SECONDS = 0.001
 FIRST_RETRY_SECONDS = 0.1
 LONGEST_RETRY_SECONDS = 1.0
 # When little fits and much does not, the store works again only to fail again; each time it is given longer.
@@ -70,8 +70,8 @@ class Commits:
         self._on_commit = on_commit  # called after each successful commit
         self._loop = asyncio.get_running_loop()
         self._lazy: asyncio.TimerHandle | None = None
-        self._soon: asyncio.TimerHandle | None = None  # while a woken worker is expected to take a job
-        self._woken = 0  # the number of wakeups at the end of the last turn
+        self._soon: asyncio.TimerHandle | None = None  # while another change is expected
+        self._expected = 0  # how many were expected so far, at the end of the last turn
         self._commit: asyncio.Task[None] | None = None
         self.is_fenced = False  # another server owns the jobs
         self.on_fenced: Callable[[], None] = lambda: None
@@ -96,11 +96,11 @@ class Commits:
     def end_turn(self) -> None:
         """Begin a commit if a peer waits for one."""
         if self.output.waiting and self._commit is None and self.storage_error is None:
-            if self._woken == self.engine.wakes or self._soon is not None:
+            if self._expected == self.engine.changes_expected or self._soon is not None:
                 self.start()
             else:
-                self._soon = self._loop.call_later(WOKEN_SECONDS, self.start)
-        self._woken = self.engine.wakes
+                self._soon = self._loop.call_later(EXPECTED_SECONDS, self.start)
+        self._expected = self.engine.changes_expected
 
     def _commit_soon(self) -> None:
         """Commit a moment later: changes are staged that no peer waits for."""

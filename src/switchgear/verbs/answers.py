@@ -16,6 +16,8 @@ __all__ = [
     "CancelAnswer",
     "ConnectionAnswer",
     "ConnectionsAnswer",
+    "ControlWorkersAnswer",
+    "ControlledWorker",
     "DashboardAnswer",
     "DeclareAnswer",
     "FunctionAnswer",
@@ -208,6 +210,23 @@ class WorkerAnswer(TypedDict):
     running_count: int
     asleep: bool
     connected_at: float
+    status: dict[str, Any] | None  # what it says of itself; None if it cannot be controlled
+    answered_control: int  # the number of the request that the status answers; 0: none
+
+
+class ControlledWorker(TypedDict):
+    """A worker that a request concerns."""
+
+    id: int
+    name: PlainBytes
+
+
+class ControlWorkersAnswer(TypedDict):
+    """The workers that were told, which answer with their status; `workers` shows it with the number."""
+
+    number: int
+    told: list[ControlledWorker]
+    not_controllable: list[ControlledWorker]
 
 
 # --- functions ---

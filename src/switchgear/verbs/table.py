@@ -54,6 +54,7 @@ SERIES_METRICS: Final = ("submitted", "done", "failed", "ready", "running", "old
 MOST_JOBS: Final = 1000  # in one answer; more would block the server for too long
 MOST_CONNECTIONS: Final = 1000
 MOST_HANDLES: Final = 10_000
+WORKER_ACTIONS: Final = ("ping", "drain", "restart", "resize", "broadcast")
 # The function of jobs that stand for what tasks wait for, such as signals; submitters may complete these.
 EVENT_FUNCTION: Final = "switchgear.event"
 LATEST_SECONDS: Final = 2**43 // 1000 * 1000  # what fits into 63 bits of microseconds
@@ -398,6 +399,26 @@ _ROWS: Final = (
         command="workers",
         library="App.workers",
         text_commands=("workers",),
+    ),
+    OperatorVerb(
+        "control_workers",
+        "Tell workers to report, to stop, to restart, to have another number of slots, or a text.",
+        Role.OPERATE,
+        answers.ControlWorkersAnswer,
+        (
+            Argument("action", Word(WORKER_ACTIONS), "What the workers are to do.", required=True),
+            Argument(
+                "workers",
+                PlainText(256),
+                "A name of workers, the first parts of names, a pattern, or an id.",
+                default="*",
+            ),
+            Argument("slots", Whole(1, 10_000), "With resize: the number of slots.", unit="jobs", metavar="N"),
+            Argument("text", PlainText(60_000), "With broadcast: the text.", metavar="TEXT"),
+        ),
+        is_long=True,
+        command="control",
+        library="App.control_workers",
     ),
     OperatorVerb(
         "audit",

@@ -16,6 +16,7 @@ from typing import Any
 
 from switchgear.app.app import App
 from switchgear.app.current_job import Retry, current_job
+from switchgear.app.soft_timeout import SoftTimeout
 
 PAUSE_SECONDS = 0.005
 NOWHERE = "gearman://127.0.0.1:1"
@@ -58,6 +59,12 @@ def leak(megabytes: int, message: str = "") -> int:
     if message:
         raise ValueError(message)
     return os.getpid()
+
+
+def leak_and_hold(megabytes: int, place: str) -> None:
+    _note(place, "called")
+    KEPT.append(b"x" * (megabytes * 10**6))
+    hold(place)
 
 
 def fail(message: str) -> None:
@@ -103,6 +110,25 @@ async def hold_async(place: str) -> str:
         _note(place, f"stopped {current_job().cancel_reason}")
         raise
     return "finished"
+
+
+def linger(place: str, *, is_caught: bool = False) -> str:
+    """Runs until its soft time limit is over."""
+    try:
+        while True:
+            time.sleep(PAUSE_SECONDS)
+    except SoftTimeout:
+        _note(place, "cleaned up")
+        if is_caught:
+            return "in part"
+        raise
+
+
+async def linger_async(place: str) -> None:
+    try:
+        await asyncio.Event().wait()
+    finally:
+        _note(place, "cleaned up")
 
 
 def ignore(place: str) -> str:
@@ -232,6 +258,10 @@ def make_app(url: str = NOWHERE) -> App:
     for function in in_processes:
         app.task(name=f"{function.__name__}_in_process", run_in="process")(function)
     app.task(name="resist_limited_in_process", run_in="process", timeout=0.2, retries=1)(resist)
+    for function in (linger, linger_async):
+        app.task(name=function.__name__, soft_timeout=0.1, timeout=60)(function)
+        app.task(name=f"{function.__name__}_in_process", run_in="process", soft_timeout=0.1)(function)
+    app.task(name="leak_and_hold_in_process", run_in="process", crash_limit=2)(leak_and_hold)
     app.task(name="die_in_process", run_in="process", crash_limit=2)(die)
     return app
 

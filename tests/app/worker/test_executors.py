@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from switchgear import App
 from switchgear.app.worker.executor_choice import choose_executors
 from switchgear.app.worker.worker import AppWorker, WorkerSettings
 from switchgear.errors import JobCancelled, JobLost, TaskFailed
@@ -249,3 +250,40 @@ def test_a_child_that_is_killed_between_jobs_is_replaced(server: Server) -> None
         os.kill(before, signal.SIGKILL)
         assert crew.recorder.until("note") == "an idle child process was killed by SIGKILL"
         assert crew.run("process_id_in_process") != before
+
+
+@pytest.mark.parametrize("task", ["linger", "linger_async", "linger_in_process", "linger_async_in_process"])
+def test_a_soft_time_limit_lets_a_task_clean_up(server: Server, task: str, tmp_path: Path) -> None:
+    with working(server, task) as crew:
+        with pytest.raises(TaskFailed, match="SoftTimeout"):
+            crew.run(task, str(tmp_path))
+        assert lines(tmp_path, "cleaned up") == 1
+
+
+def test_a_task_may_end_well_after_its_soft_time_limit(server: Server, tmp_path: Path) -> None:
+    with working(server, "linger add") as crew:
+        assert crew.app.tasks["linger"].submit(str(tmp_path), is_caught=True).result(DEADLINE_SECONDS) == "in part"
+        assert crew.run("add", 1) == 2
+
+
+def test_a_soft_time_limit_is_less_than_the_hard_one() -> None:
+    with pytest.raises(ValueError, match="soft_timeout is less than timeout"):
+        App("gearman://127.0.0.1:1").task(soft_timeout=2, timeout=2)(len)
+
+
+def test_a_process_that_has_too_much_memory_is_killed_in_the_middle_of_its_job(server: Server, tmp_path: Path) -> None:
+    with working(server, "leak_and_hold_in_process add_in_process", hard_memory_per_process_bytes=200 * 10**6) as crew:
+        job = crew.submit("leak_and_hold_in_process", 250, str(tmp_path))
+        with pytest.raises(JobLost):
+            job.result(DEADLINE_SECONDS)
+        assert lines(tmp_path, "called") == 2  # its crash limit
+        dropped = crew.recorder.until("dropped")
+        assert dropped.startswith("its process had 2")
+        assert dropped.endswith("of memory, more than 191 MiB, and was killed")
+        assert crew.run("add_in_process", 1) == 2
+
+
+def test_an_idle_process_that_has_too_much_memory_is_replaced(server: Server) -> None:
+    with working(server, "process_id_in_process leak_in_process", hard_memory_per_process_bytes=200 * 10**6) as crew:
+        leaked = crew.run("leak_in_process", 250)  # it may be killed before it can say so, and then runs again
+        eventually(lambda: crew.run("process_id_in_process") != leaked, "another process")

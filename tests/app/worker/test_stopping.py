@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -71,6 +74,31 @@ def test_a_second_signal_means_now_even_for_those_who_do_not_listen(server: Serv
         assert worker.exit_code() == 0
         eventually(lambda: job.status().state == "ready", "it is back in its queue")
         assert job.status().attempts == 0
+
+
+def test_quit_means_now(server: Server, tmp_path: Path) -> None:
+    with make_app(url_of(server)) as app, running(server, *command(server, "resist")) as worker:
+        job = app.tasks["resist"].submit(str(tmp_path))
+        wait_for(tmp_path, "started")
+        worker.send(signal.SIGQUIT)
+        assert worker.exit_code() == 0
+        eventually(lambda: job.status().state == "ready", "it is back in its queue")
+
+
+def test_the_first_process_of_a_container_stops_as_others_do(server: Server, tmp_path: Path) -> None:
+    """The system delivers no signal to such a process for which it has no handler."""
+    isolate = ["unshare", "--pid", "--fork", "--kill-child"]
+    if shutil.which("unshare") is None or subprocess.run([*isolate, "true"], capture_output=True).returncode:
+        pytest.skip("needs unshare, and the right to use it")
+    program = [*isolate, sys.executable, "-m", "switchgear", *command(server, "hold")]
+    with make_app(url_of(server)) as app, subprocess.Popen(program) as outer:
+        job = app.tasks["hold"].submit(str(tmp_path))
+        wait_for(tmp_path, "started")
+        (inner,) = Path(f"/proc/{outer.pid}/task/{outer.pid}/children").read_text().split()
+        os.kill(int(inner), signal.SIGTERM)
+        (tmp_path / "go").touch()
+        assert job.result(DEADLINE_SECONDS) == "finished"
+        assert outer.wait(DEADLINE_SECONDS) == 0
 
 
 def test_int_is_told_apart(server: Server) -> None:

@@ -51,6 +51,8 @@ EXTENSIONS = (
     "WORKER_TAGS",
     "WORKER_RESOURCES",
     "JOB_PUSH_TRACED",
+    "WORKER_CONTROL",
+    "WORKER_STATUS",
 )
 KINDS = {
     **{kind.name: int(kind) for kind in Kind},

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from switchgear.engine.engine import EngineSettings
+from switchgear.joblog.recorder import described_worker
 from tests.protocols.http.harness import Answer, HttpHarness
 from tests.protocols.http.test_submitting import finish, submit, take
 
@@ -109,6 +110,20 @@ def test_progress_renews_the_lease_and_tells_whether_the_job_was_cancelled() -> 
     assert (done.status, done.code) == (409, "cancelled")
     assert state(harness) == "cancelled"
     assert not harness.engine.workers
+
+
+def test_a_worker_comes_from_the_address_of_its_request() -> None:
+    harness = HttpHarness()
+    harness.peer("worker").wire.host = "10.0.0.7"
+    submit(harness)
+    take(harness)
+    (worker,) = harness.engine.workers.values()
+    assert described_worker(worker) == ("http", "worker 1", "10.0.0.7")
+    robot = register(harness, name="robot")
+    assert described_worker(harness.engine.workers[2]) == ("http", "robot", "127.0.0.1")
+    harness.peer("w").wire.host = "10.0.0.8"
+    harness.ask("w", "POST", f"/v1/workers/{robot}/poll")
+    assert described_worker(harness.engine.workers[2]) == ("http", "robot", "10.0.0.8")
 
 
 def test_a_connection_that_takes_one_job_after_the_other_is_one_worker() -> None:

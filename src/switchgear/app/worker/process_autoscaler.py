@@ -94,6 +94,18 @@ class ProcessAutoscaler:
         for _, executor in pools[limits.least :]:
             executor.rest()
 
+    def use_limit(self, processes: int) -> str:
+        """Have this number of processes, as far as there are pools for it; returns why not, or an empty text."""
+        if processes > len(self._pools):
+            return f"this worker was started for at most {len(self._pools)} processes (--autoscale MIN,MAX)"
+        self._limits = AutoscaleLimits(processes, processes)
+        self._policy = None  # the next check begins with the new limits
+        resting = [executor for _, executor in self._pools if executor.resting]
+        missing = processes - (len(self._pools) - len(resting))
+        for executor in resting[: max(0, missing)]:
+            executor.wake()
+        return ""
+
     def attempt_ended(self) -> None:
         """Called when a pool has just become free.
 

@@ -23,6 +23,7 @@ from switchgear.app.worker.child_messages import (
     start,
 )
 from switchgear.app.worker.executor import Attempt, Executor, ExecutorOwner
+from switchgear.app.worker.resident_memory import resident_bytes_of
 from switchgear.backoff import ReconnectBackoff, RetryPauses
 from switchgear.client.exit_status import describe_exit_status
 from switchgear.client.gearman.assigned_job import Stopped
@@ -35,6 +36,7 @@ __all__ = ["ProcessExecutor"]
 TERM_SECONDS: Final = 1.0
 # How long a child without a job may take to notice that it is to end.
 CLOSE_SECONDS: Final = 1.0
+MEMORY_CHECK_SECONDS: Final = 0.5  # between looks at the memory of a child
 REAP_PAUSE_SECONDS: Final = 0.005  # between checks of a process that is ending
 
 
@@ -48,20 +50,22 @@ class ProcessExecutor(Executor):
         *,
         jobs_limit: int = 0,
         memory_limit_bytes: int = 0,
+        hard_memory_limit_bytes: int = 0,
         kill_after_seconds: float = 5.0,
         log_level: str = "",
         log_format: str = "text",
     ) -> None:
         """`target` is the app, as MODULE:APP, and `urls` are its servers if not its own; after `jobs_limit` jobs a
         child is replaced, 0 for never, and after a job that leaves it with more resident memory than
-        `memory_limit_bytes`, 0 for any; `log_level` and `log_format` are for `set_up_logging`, and the level is empty
-        if that is left to the app."""
+        `memory_limit_bytes`, 0 for any; a child that ever has more than `hard_memory_limit_bytes` is killed.
+        `log_level` and `log_format` are for `set_up_logging`, and the level is empty if that is left to the app."""
         super().__init__(1)
         self._logging = f"{log_level}:{log_format}" if log_level else ""
         self._target = target
         self._urls = urls
         self._jobs_limit = jobs_limit
         self._memory_limit_bytes = memory_limit_bytes
+        self._hard_memory_limit_bytes = hard_memory_limit_bytes
         self._kill_after_seconds = kill_after_seconds
         self._pauses = RetryPauses(ReconnectBackoff(first_seconds=0.2))  # between attempts to start a child
         self._child: _ChildConnection | None = None
@@ -86,6 +90,8 @@ class ProcessExecutor(Executor):
     def open(self, owner: ExecutorOwner, loop: asyncio.AbstractEventLoop) -> None:
         super().open(owner, loop)
         self._spawn()
+        if self._hard_memory_limit_bytes:
+            self._check_memory()
 
     def rest(self) -> None:
         """Have no child process until `wake`.  The executor must be idle; it may be called before `open`."""
@@ -173,6 +179,18 @@ class ProcessExecutor(Executor):
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    def _check_memory(self) -> None:
+        """Kill the child if it has too much memory, whether it runs a job or not."""
+        child = self._child
+        if child is not None and not child.killed_because:
+            found = resident_bytes_of(child.process.pid)
+            if found is not None and found > self._hard_memory_limit_bytes:
+                most = short_bytes(self._hard_memory_limit_bytes)
+                child.killed_because = f"had {short_bytes(found)} of memory, more than {most}, and was killed"
+                child.signal(SIGKILL)
+        if not self._closing:
+            self.loop.call_later(MEMORY_CHECK_SECONDS, self._check_memory)
+
     # --- events of the child's connection ---
 
     def child_is_ready(self) -> None:
@@ -206,7 +224,8 @@ class ProcessExecutor(Executor):
             self._in_background(self._bury(child))
 
     async def _bury(self, child: _ChildConnection) -> None:
-        problem = _describe(await child.reap(0.0))
+        status = await child.reap(0.0)
+        problem = child.killed_because or _describe(status)
         attempt = child.attempt
         if attempt is None and not child.ready:
             if not self._closing and not self._resting:
@@ -227,6 +246,7 @@ class _ChildConnection(asyncio.Protocol):
     def __init__(self, executor: ProcessExecutor, process: subprocess.Popen[bytes]) -> None:
         self.process = process
         self.ready = False
+        self.killed_because = ""  # what was wrong with it, if the worker has killed it for that
         self.attempt: Attempt | None = None
         self.number = 0  # of the attempt
         self.jobs = 0

@@ -24,6 +24,7 @@ from switchgear.client.gearman.assigned_job import SUSPENDED, Outcome, Stopped
 from switchgear.client.gearman.error_codes import LEASE_EXPIRED
 from switchgear.client.gearman.worker_connection import WorkerConnection
 from switchgear.client.gearman.worker_events import (
+    ControlRequested,
     FoundUndeclared,
     JobAssigned,
     JobRevoked,
@@ -63,6 +64,7 @@ class SlotPool(ExecutorOwner):
         *,
         prefetch: Prefetch | None = None,
         counts_interruptions: bool = False,
+        on_control: Callable[[SlotPool, ControlRequested], dict[str, Any]] = lambda pool, request: {},
     ) -> None:
         """`on_change` is called after each end of an attempt: True if the job was finished here.
 
@@ -70,6 +72,7 @@ class SlotPool(ExecutorOwner):
         `counts_interruptions`, an attempt that is stopped because the worker stops is lost, as if it were killed.
         """
         self.label = label
+        self._on_control = on_control  # does what an operator wants, and returns what to add to the status
         self.executor = executor
         self.tasks = tasks
         self.attempts: set[Attempt] = set()
@@ -183,6 +186,9 @@ class SlotPool(ExecutorOwner):
             self._observer.refused(connection.server_name, text)
         elif isinstance(event, FoundUndeclared):
             self._observer.note(undeclared_text(event.schedules, event.functions, event.removed), is_problem=True)
+        elif isinstance(event, ControlRequested):
+            connection.protocol.send_status(event.number, **self._on_control(self, event))
+            connection.flush_soon()
         elif isinstance(event, ReadyJobsCounted):
             self.ready_jobs[connection] = event.ready
 

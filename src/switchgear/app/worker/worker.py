@@ -19,6 +19,7 @@ from switchgear.app.worker.observer import AppWorkerObserver
 from switchgear.app.worker.prefetch import MOST_PREFETCH, Prefetch
 from switchgear.app.worker.process_autoscaler import CHECK_SECONDS, AutoscaleLimits, ProcessAutoscaler
 from switchgear.app.worker.process_executor import ProcessExecutor
+from switchgear.app.worker.remote_control import RemoteControl
 from switchgear.app.worker.slot_pool import SlotPool
 from switchgear.app.worker.thread_executor import ThreadExecutor
 from switchgear.backoff import ReconnectBackoff
@@ -53,6 +54,7 @@ class WorkerSettings:
     jobs_per_process: int = 0  # 0: any number
     autoscale: AutoscaleLimits | None = None  # how many processes there may be; None: always all
     memory_per_process_bytes: int = 0  # a child with more resident memory after a job is replaced; 0: any amount
+    hard_memory_per_process_bytes: int = 0  # a child that has more at any time is killed, and its job is lost
     restart_after: int = 0  # stop after this many jobs, to be restarted; 0: never
     prefetch: int | None = None  # how many jobs may wait here for a free thread; None: as many as seems good
     burst: bool = False  # stop when no job is ready
@@ -105,6 +107,7 @@ class AppWorker:
         self._name = self.settings.name or f"{socket.gethostname()}/{os.getpid()}"
         self._pools: list[SlotPool] = []
         self._autoscaler: ProcessAutoscaler | None = None
+        self._control = RemoteControl(self, app.hooks.broadcast, self._observer)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping: asyncio.Event
         self._deadline_over: asyncio.Event
@@ -159,6 +162,22 @@ class AppWorker:
         """The jobs that run now, as people read them: with handle and function."""
         attempts = [attempt for pool in self._pools for attempt in list(pool.attempts)]
         return [f"{attempt.handle} ({attempt.assignment.function})" for attempt in attempts]
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the worker takes no more jobs."""
+        return self._stop_asked is not None or bool(self.end_reason)
+
+    def resize(self, pool: SlotPool, slots: int) -> str:
+        """Give a pool another number of slots; processes have one together.  Returns why that is impossible, or an
+        empty text.  To be called in the I/O thread."""
+        if isinstance(pool.executor, ProcessExecutor):
+            if self._autoscaler is None:
+                return "the processes of this worker have a fixed number; --autoscale MIN,MAX lets it be changed"
+            return self._autoscaler.use_limit(slots)
+        pool.executor.slots = slots
+        pool.rebalance()
+        return ""
 
     @property
     def labels(self) -> list[str]:
@@ -314,6 +333,7 @@ class AppWorker:
                 self._child_urls,
                 jobs_limit=settings.jobs_per_process,
                 memory_limit_bytes=settings.memory_per_process_bytes,
+                hard_memory_limit_bytes=settings.hard_memory_per_process_bytes,
                 kill_after_seconds=settings.kill_after_seconds,
                 log_level=settings.log_level,
                 log_format=settings.log_format,
@@ -327,6 +347,7 @@ class AppWorker:
     ) -> SlotPool:
         """`is_first`: it declares what concerns no single task."""
         tasks = CurrentTasks(chosen, self._declared_tasks)
+        control = self._control
         introduction = WorkerIntroduction(
             name=f"{self._name}/{label}",
             functions={name: task.settings.timeout or 0.0 for name, task in tasks.items()},
@@ -339,6 +360,7 @@ class AppWorker:
             references=lambda function, payload: references_of(tasks[function], payload),
             tags=self.settings.tags,
             resources=self.settings.resources,
+            status=lambda: control.status(label, executor),
         )
         return SlotPool(
             label,
@@ -351,6 +373,7 @@ class AppWorker:
             self.settings.backoff,
             prefetch=self._prefetch(tasks),
             counts_interruptions=self.settings.counts_interruptions,
+            on_control=control.carry_out,
         )
 
     def _prefetch(self, tasks: CurrentTasks) -> Prefetch:

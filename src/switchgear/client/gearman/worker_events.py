@@ -75,6 +75,16 @@ class ReadyJobsCounted:
 
 
 @dataclass(frozen=True, slots=True)
+class ControlRequested:
+    """An operator wants something of the worker, which answers with `send_status` and this number."""
+
+    number: int
+    action: str  # one of switchgear.verbs.table.WORKER_ACTIONS, or one of a later version
+    slots: int = 0
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ReportsConfirmed:
     """The server has handled everything that was sent before `request_confirmation`."""
 
@@ -87,5 +97,6 @@ WorkerEvent = (
     | RefusedByServer
     | FoundUndeclared
     | ReadyJobsCounted
+    | ControlRequested
     | ReportsConfirmed
 )

@@ -35,6 +35,7 @@ from switchgear.client.gearman.packets import (
     wire_number,
 )
 from switchgear.client.gearman.worker_events import (
+    ControlRequested,
     FoundUndeclared,
     JobAssigned,
     JobRevoked,
@@ -75,6 +76,15 @@ class WorkerIntroduction:
     uses_extensions: bool = True  # ask whether the server knows them
     tags: Sequence[str] = ()  # jobs that require these are taken too; a server of ours has to know them
     resources: str = ""  # and jobs that require so much, as far as it is free: memory=64G,cores=8
+    status: Callable[[], Mapping[str, Any]] | None = None  # what an operator sees of it; None: it is not controlled
+
+
+class _WorkerControl(msgspec.Struct):
+    """The request in a WORKER_CONTROL packet."""
+
+    action: str
+    slots: int = 0
+    text: str = ""
 
 
 class _Phase(Enum):
@@ -337,6 +347,22 @@ class WorkerProtocol:
                 self._send(Packet.CAN_DO_TIMEOUT, name_bytes(function), b"%d" % math.ceil(timeout_seconds * 1000))
             else:
                 self._send(Packet.CAN_DO, name_bytes(function))
+        self.send_status(0)
+
+    def send_status(self, answered: int, **more: Any) -> None:
+        """Tell the server what an operator may see, in answer to the request of this number; 0: without one."""
+        status = self._introduction.status
+        if self.extended and status is not None:
+            self._send(Packet.WORKER_STATUS, b"%d" % answered, msgspec.json.encode({**status(), **more}))
+
+    def _on_worker_control(self, body: bytes) -> None:
+        number_text, request = split_fields(body, 2)
+        try:
+            wanted = msgspec.json.decode(request, type=_WorkerControl)
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+            raise PeerError(f"a request of an operator that cannot be read: {error}") from error
+        number = wire_number(number_text)
+        self._events.append(ControlRequested(number, wanted.action, wanted.slots, wanted.text))
 
     def _serve_when_declared(self) -> None:
         if not self._undeclared:
@@ -493,6 +519,7 @@ _ON_PACKET: Final[dict[int, Callable[[WorkerProtocol, bytes], None]]] = {
     Packet.NO_JOB: WorkerProtocol._on_no_job,
     Packet.NOOP: WorkerProtocol._on_noop,
     Packet.REVOKE: WorkerProtocol._on_revoke,
+    Packet.WORKER_CONTROL: WorkerProtocol._on_worker_control,
     Packet.WATCH_RES: WorkerProtocol._on_watch,
     Packet.WORK_COMPLETE: WorkerProtocol._on_complete,
     Packet.JOB_ENDED: WorkerProtocol._on_ended,

@@ -32,6 +32,7 @@ from switchgear.net.operations.server import ServerOperations
 from switchgear.net.operations.storage import StorageOperations
 from switchgear.net.operations.stream import StreamOperations
 from switchgear.net.operations.verb_access import check_arguments, shown_arguments, visible_answer
+from switchgear.net.operations.worker_control import WorkerControlOperations
 from switchgear.protocols.pending_read import PendingRead, Step
 from switchgear.protocols.session import Session
 from switchgear.refusals import REFUSED_STORAGE
@@ -70,6 +71,7 @@ class Operations:
             ScheduleOperations(context),
             AuditOperations(context),
             DeclarationOperations(context),
+            WorkerControlOperations(context),
         )
         # The method of a verb has its name, and takes its arguments.
         self.handlers: dict[str, Callable[..., Any]] = {

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from itertools import islice
-from typing import Final
+from typing import Any, Final
+
+import msgspec
 
 from switchgear.dashboard.address import NO_DASHBOARD, dashboard_url
 from switchgear.errors import ConfigError, Refused
@@ -98,4 +100,17 @@ class ServerOperations:
             "running_count": len(worker.running),
             "asleep": worker.asleep,
             "connected_at": worker.since_us / SECOND_US,
+            "status": status_of(worker),
+            "answered_control": worker.answered_control,
         }
+
+
+def status_of(worker: Worker) -> dict[str, Any] | None:
+    """What the worker says of itself; `None` if it says nothing that can be read."""
+    if worker.status is None:
+        return None
+    try:
+        found = msgspec.json.decode(worker.status, type=dict[str, Any])
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return None
+    return found

@@ -69,6 +69,8 @@ class Packet(IntEnum):
     WORKER_TAGS = 1012
     WORKER_RESOURCES = 1013
     JOB_PUSH_TRACED = 1014
+    WORKER_CONTROL = 1015
+    WORKER_STATUS = 1016
     AUTHENTICATE = 1020
     AUTHENTICATED = 1021
     GRAPH_BEGIN = 1030
@@ -103,6 +105,7 @@ NOT_REQUESTS: Final = frozenset(
         Packet.JOB_PUSH,
         Packet.JOB_PUSH_TRACED,
         Packet.REVOKE,
+        Packet.WORKER_CONTROL,
         Packet.AUTHENTICATED,
         Packet.GRAPH_IDS,
         Packet.GRAPH_CREATED,
@@ -148,6 +151,7 @@ ARGUMENTS: Final[dict[Packet, int]] = {
     Packet.HAND_BACK: 1,
     Packet.WORKER_TAGS: 1,
     Packet.WORKER_RESOURCES: 1,
+    Packet.WORKER_STATUS: 2,
     Packet.AUTHENTICATE: 1,
     Packet.GRAPH_BEGIN: 1,
     Packet.GRAPH_PART: 2,

@@ -59,6 +59,7 @@ PACKET_ROLES: Final[dict[int, frozenset[Role]]] = {
     Packet.HAND_BACK: WORK,
     Packet.WORKER_TAGS: WORK,
     Packet.WORKER_RESOURCES: WORK,
+    Packet.WORKER_STATUS: WORK,
     Packet.AUTHENTICATE: EVERYBODY,
     Packet.GRAPH_BEGIN: SUBMIT,
     Packet.GRAPH_PART: SUBMIT,

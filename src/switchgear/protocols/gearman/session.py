@@ -356,6 +356,12 @@ class GearmanSession(ByteSession):
     def wake(self, worker: Worker) -> None:
         self.send(NOOP)
 
+    def control_worker(self, worker: Worker, number: int, request: bytes) -> bool:
+        if worker.status is None:
+            return False
+        self.send(response(Packet.WORKER_CONTROL, b"%d" % number, request))
+        return True
+
     def revoke(self, worker: Worker, job: Job, cause: Cause) -> None:
         # The plain protocol has no packet for this.
         if self.takes_pushes:

@@ -50,6 +50,8 @@ UNKNOWN: Final = b"unknown"
 MESSAGE_BYTES: Final = 1024  # how much of a worker's message is kept; it is for people to read
 USUAL_BYTES: Final = 32
 MOST_CREDIT: Final = 1_000_000_000
+MOST_STATUS_BYTES: Final = 4096
+LARGEST_CONTROL: Final = 10**15
 LONGEST_LEASE_MS: Final = 7 * 24 * 3600 * 1000
 LONGEST_DELAY_MS: Final = 100 * 366 * 24 * 3600 * 1000
 MOST_ATTEMPTS: Final = 1_000_000
@@ -211,6 +213,18 @@ def on_worker_resources(session: GearmanSession, body: bytes) -> None:
     except ValueError as error:
         raise PeerError(f"WORKER_RESOURCES: {error}", code="INVALID_ARGUMENT") from error
     session.engine.describe_worker(worker_of(session), resources=resources)
+
+
+def on_worker_status(session: GearmanSession, body: bytes) -> None:
+    answered_text, status = split(body, Packet.WORKER_STATUS)
+    answered = number(answered_text, LARGEST_CONTROL, "WORKER_STATUS: the number of the answered WORKER_CONTROL")
+    if len(status) > MOST_STATUS_BYTES:
+        raise PeerError(
+            f"WORKER_STATUS: a status of {len(status)} bytes, {MOST_STATUS_BYTES} are taken", code="TOO_LARGE"
+        )
+    worker = worker_of(session)
+    worker.status = status
+    worker.answered_control = answered
 
 
 def not_found(session: GearmanSession) -> None:

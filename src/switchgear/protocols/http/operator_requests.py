@@ -9,7 +9,13 @@ import msgspec
 
 from switchgear.protocols.http.problems import HttpProblem, field_problem, validation_problem
 from switchgear.protocols.http.routing import RouteCall, replace_cursor
-from switchgear.protocols.http.schemas import arguments_decoder, function_decoder, given_fields, schedule_decoder
+from switchgear.protocols.http.schemas import (
+    arguments_decoder,
+    control_decoder,
+    function_decoder,
+    given_fields,
+    schedule_decoder,
+)
 from switchgear.protocols.http.session import HttpSession
 from switchgear.protocols.http.submitting import function_name
 from switchgear.protocols.pending_read import Step
@@ -83,6 +89,15 @@ def on_list_functions(session: HttpSession, call: RouteCall) -> None:
 def on_list_workers(session: HttpSession, call: RouteCall) -> None:
     """GET /v1/workers"""
     session.work_off(session.use_verb("workers", {}))
+
+
+def on_control_workers(session: HttpSession, call: RouteCall) -> None:
+    """POST /v1/workers/control"""
+    try:
+        request = given_fields(control_decoder.decode(call.body))
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise validation_problem(error) from None
+    session.work_off(session.use_verb("control_workers", request))
 
 
 def on_get_function(session: HttpSession, call: RouteCall) -> None:

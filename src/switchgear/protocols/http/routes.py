@@ -728,6 +728,16 @@ ROUTES: Final[tuple[Route, ...]] = (
         is_scoped=True,
     ),
     Route(
+        "POST",
+        "/v1/workers/control",
+        verb_roles("control_workers"),
+        VERBS["control_workers"].help,
+        operators.on_control_workers,
+        (json(200, "The workers that were told, which answer with their status.", answers.ControlWorkersAnswer),),
+        body=BodyKind(JSON, schemas.WorkerControl),
+        tag="operate",
+    ),
+    Route(
         "GET",
         "/v1/functions/{function}",
         verb_roles("functions"),

@@ -51,6 +51,7 @@ __all__ = [
     "WorkerRegistration",
     "bulk_decoder",
     "change_decoder",
+    "control_decoder",
     "decode_plain_submission",
     "fail_decoder",
     "function_decoder",
@@ -375,6 +376,15 @@ class FunctionChange(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     fair: bool | UnsetType = UNSET
 
 
+class WorkerControl(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """What workers are to do, and which of them: a name, the first parts of names, a pattern, or an id."""
+
+    action: Literal["ping", "drain", "restart", "resize", "broadcast"]
+    workers: Annotated[str, Meta(min_length=1, max_length=256)] = "*"
+    slots: Annotated[int, Meta(ge=1, le=10_000)] | UnsetType = UNSET
+    text: Annotated[str, Meta(min_length=1, max_length=60_000)] | UnsetType = UNSET
+
+
 class ScheduleDefinition(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """A schedule: the jobs that it makes, and when."""
 
@@ -424,6 +434,7 @@ awaited_decoder: Final = msgspec.json.Decoder(AwaitedHandles)
 arguments_decoder: Final = msgspec.json.Decoder(dict[str, Any])
 registration_decoder: Final = msgspec.json.Decoder(WorkerRegistration)
 function_decoder: Final = msgspec.json.Decoder(FunctionChange)
+control_decoder: Final = msgspec.json.Decoder(WorkerControl)
 change_decoder: Final = msgspec.json.Decoder(JobChange)
 bulk_decoder: Final = msgspec.json.Decoder(BulkAction)
 schedule_decoder: Final = msgspec.json.Decoder(ScheduleDefinition)

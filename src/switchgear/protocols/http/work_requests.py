@@ -27,7 +27,7 @@ from switchgear.protocols.http.schemas import (
 )
 from switchgear.protocols.http.session import HttpSession
 from switchgear.protocols.http.submitting import ATTACHMENT, function_name
-from switchgear.protocols.http.workers import HttpWorker, HttpWorkers, WorkerWait
+from switchgear.protocols.http.workers import HttpWorker, HttpWorkers, WorkerAddress, WorkerWait
 from switchgear.protocols.pending_read import Step
 from switchgear.resources import resource_amounts
 from switchgear.states import LateReport
@@ -304,6 +304,7 @@ def on_poll(session: HttpSession, call: RouteCall) -> None:
     worker = peer.worker
     assert worker is not None
     wanted: Any = decoded(poll_decoder, call.body)
+    peer.transport = WorkerAddress(session)  # it may ask from another address than before
     supersede(session, peer)
     if wanted.held is not UNSET:
         take_back_lost(session, peer, wanted.held)

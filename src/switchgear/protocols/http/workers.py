@@ -22,7 +22,7 @@ from switchgear.states import Cause
 if TYPE_CHECKING:
     from switchgear.protocols.http.session import HttpSession
 
-__all__ = ["HttpWorker", "HttpWorkers", "WorkerWait"]
+__all__ = ["HttpWorker", "HttpWorkers", "WorkerAddress", "WorkerWait"]
 
 PROTOCOL = "http"
 NO_TIMEOUTS: Final[Mapping[bytes, int]] = {}
@@ -58,6 +58,7 @@ class HttpWorkers:
         found = [engine.function_named(function) for function in functions]
         peer = HttpWorker(self, lease_us, is_single=is_single)
         peer.owner = session.permissions
+        peer.transport = WorkerAddress(session)
         peer.worker_tags = session.worker_tags
         peer.worker_resources = session.worker_resources
         peer.worker = worker = engine.add_worker(peer, PROTOCOL, name)
@@ -151,6 +152,14 @@ class HttpWorkers:
             self.remove(peer)
 
 
+class WorkerAddress:
+    """The address from which a worker has asked for jobs; the job log and lists of workers show it."""
+
+    def __init__(self, session: HttpSession) -> None:
+        self.host = session.transport.host
+        self.port = session.transport.port
+
+
 class HttpWorker(Peer):
     """The peer of an HTTP worker in the engine; its lease is independent of connections."""
 
@@ -164,6 +173,7 @@ class HttpWorker(Peer):
         self.id = ""  # of a registered one
         self.owner = FULL_PERMISSIONS  # the identity that has registered it
         self.worker: Worker | None = None
+        self.transport: WorkerAddress | None = None  # under the name that other peers have for their connection
         self.session: HttpSession | None = None  # whose request waits for a job of this worker
         self.job_ids: set[int] = set()  # given, and not reported on
         # Jobs that were taken from it, each with its attempt, which it is told with its next request for jobs.
