@@ -184,7 +184,7 @@ def test_a_manager_that_comes_later_hears_ready_at_once() -> None:
 
 def test_a_result_waits_for_its_manager_and_the_rest_does_not() -> None:
     go_on = threading.Event()
-    observer = Diary()
+    observer = RecordingObserver()
 
     def slow(job: WmpJob) -> bytes:
         go_on.wait(DEADLINE_SECONDS)
@@ -204,7 +204,7 @@ def test_a_result_waits_for_its_manager_and_the_rest_does_not() -> None:
                 assert [again.hear().command for _ in range(2)] == ["DONE", "READY"]
 
 
-class Diary(WmpWorkerObserver):
+class RecordingObserver(WmpWorkerObserver):
     """Keeps what it hears until somebody waits for it."""
 
     def __init__(self) -> None:
@@ -233,14 +233,14 @@ class Diary(WmpWorkerObserver):
 
 
 def test_who_watches_hears_of_everything(manager: RawManager) -> None:
-    diary = Diary()
-    with working(manager, echo, observer=diary):
-        assert str(diary.until("connected")) == manager.url
+    recorded = RecordingObserver()
+    with working(manager, echo, observer=recorded):
+        assert str(recorded.until("connected")) == manager.url
         path = manager.give(b"x")
-        assert diary.until("started").payload == b"x"
-        assert diary.until("ended") == WmpResult(result=b"x")
+        assert recorded.until("started").payload == b"x"
+        assert recorded.until("ended") == WmpResult(result=b"x")
         manager.say(path, "READY")
-        assert diary.until("refused") == "WRONG_WAY"
+        assert recorded.until("refused") == "WRONG_WAY"
 
 
 # --- the end ---

@@ -10,7 +10,7 @@ from switchgear.verbs.table import VERBS, OperatorVerb
 ROWS = pytest.mark.parametrize("verb", VERBS.values(), ids=lambda verb: verb.name)
 
 
-class Somebody:
+class PeerAtAddress:
     """A peer of which this is known."""
 
     def __init__(self, is_loopback: bool = True, same_user: bool = True) -> None:
@@ -23,12 +23,12 @@ class Somebody:
 
 @ROWS
 def test_the_server_s_own_user_may_do_everything(verb: OperatorVerb) -> None:
-    assert refusal_of(verb, Somebody(), AccessRules()) == ""
+    assert refusal_of(verb, PeerAtAddress(), AccessRules()) == ""
 
 
 @ROWS
-@pytest.mark.parametrize("who", [Somebody(same_user=False), Somebody(is_loopback=False, same_user=False)])
-def test_others_may_do_everything_but_stop_the_server(verb: OperatorVerb, who: Somebody) -> None:
+@pytest.mark.parametrize("who", [PeerAtAddress(same_user=False), PeerAtAddress(is_loopback=False, same_user=False)])
+def test_others_may_do_everything_but_stop_the_server(verb: OperatorVerb, who: PeerAtAddress) -> None:
     assert bool(refusal_of(verb, who, AccessRules())) == (verb.name == "shutdown")
 
 
@@ -43,7 +43,7 @@ def test_others_may_do_everything_but_stop_the_server(verb: OperatorVerb, who: S
 )
 def test_who_may_stop_the_server(allowed: str, own_user: bool, other_user: bool, other_machine: bool) -> None:
     rules = AccessRules(shutdown=allowed)
-    peers = [Somebody(), Somebody(same_user=False), Somebody(is_loopback=False, same_user=False)]
+    peers = [PeerAtAddress(), PeerAtAddress(same_user=False), PeerAtAddress(is_loopback=False, same_user=False)]
     may = [not refusal_of(VERBS["shutdown"], peer, rules) for peer in peers]
     assert may == [own_user, other_user, other_machine]
 
@@ -51,7 +51,7 @@ def test_who_may_stop_the_server(allowed: str, own_user: bool, other_user: bool,
 @ROWS
 @pytest.mark.parametrize("role", Role, ids=lambda role: role.value)
 def test_a_role_opens_the_verbs_of_its_row(verb: OperatorVerb, role: Role) -> None:
-    refusal = refusal_of(verb, Somebody(), AccessRules(shutdown="anywhere"), frozenset({role}))
+    refusal = refusal_of(verb, PeerAtAddress(), AccessRules(shutdown="anywhere"), frozenset({role}))
     assert bool(refusal) == (role not in verb.roles)
     if refusal:
         assert refusal.startswith(f"{verb.name} needs the role ")

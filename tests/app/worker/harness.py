@@ -75,7 +75,7 @@ class Recorder(AppWorkerObserver):
         return found
 
 
-class Crew:
+class AppWithWorker:
     """An app at a server, and a worker for it."""
 
     def __init__(self, app: App, worker: AppWorker, recorder: Recorder) -> None:
@@ -99,7 +99,7 @@ def working(
     processes: int | None = 1,
     app: App | None = None,
     **settings: Any,
-) -> Iterator[Crew]:
+) -> Iterator[AppWithWorker]:
     """A worker for these tasks, connected and ready; the app submits to the first server."""
     listed = [servers] if isinstance(servers, Server | str) else servers
     urls = [server if isinstance(server, str) else url_of(server) for server in listed]
@@ -117,7 +117,7 @@ def working(
     worker.start()
     try:
         eventually(lambda: worker.connected, "it is connected")
-        yield Crew(app, worker, recorder)
+        yield AppWithWorker(app, worker, recorder)
     finally:
         worker.stop(0.0)
         assert worker.wait(DEADLINE_SECONDS)

@@ -15,7 +15,7 @@ from switchgear.app.worker.process_autoscaler import (
     AutoscalePolicy,
     parse_autoscale,
 )
-from tests.app.worker.harness import Crew, wait_for, working
+from tests.app.worker.harness import AppWithWorker, wait_for, working
 from tests.client.background import url_of
 from tests.support.servers import Server, running_gearmand, running_switchgear
 from tests.support.waiting import DEADLINE_SECONDS, eventually
@@ -89,7 +89,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process_autoscaler, "SHRINK_SECONDS", 0.2)
 
 
-def processes(crew: Crew) -> int:
+def processes(crew: AppWithWorker) -> int:
     return sum(1 for pool in crew.worker._pools if pool.executor.ready or pool.attempts)
 
 
