@@ -31,6 +31,7 @@ CODECS: Final = (
     "wmp-codec",
     "pingpong-codec",
     "zmtp-codec",
+    "http-codec",
 )
 GOAL: Final = 10_000_000
 SLICE_SECONDS: Final = 60.0

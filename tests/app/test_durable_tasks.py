@@ -270,6 +270,24 @@ def test_a_job_is_completed_without_a_run(server: InMemoryServer) -> None:
         job.complete(11)
 
 
+def test_the_verbs_of_waiting_refuse_what_makes_no_sense(server: InMemoryServer) -> None:
+    first, second, done = part.options(delay=60).submit(1), part.options(delay=60).submit(2), part.submit(3)
+    wait_for = {"handle": first.handle, "after": [second.handle]}
+    assert app.control("wait_for", **wait_for) == {"waits": True}
+    for verb, arguments, text in (
+        ("wait_for", {"handle": second.handle, "after": [first.handle]}, "H:memory:2 -> H:memory:1 -> H:memory:2"),
+        ("wait_for", {"handle": first.handle, "after": [first.handle]}, "H:memory:1 -> H:memory:1"),
+        ("wait_for", {"handle": done.handle, "after": [first.handle]}, "it is done"),
+        ("wait_for", {"handle": first.handle, "after": ["H:x:1"]}, "there is no job H:x:1"),
+        ("spawn", {"handle": second.handle, "jobs": [first.handle]}, "H:memory:1 -> H:memory:1"),
+        ("spawn", {"handle": done.handle, "jobs": [first.handle]}, "it is done"),
+        ("complete", {"handle": done.handle, "result": "1"}, "cannot be completed"),
+    ):
+        with pytest.raises(ServerRefused) as caught:
+            app.control(verb, **arguments)
+        assert text in str(caught.value)
+
+
 def test_outside_of_a_worker() -> None:
     with pytest.raises(NotInAJob, match="is not run by a worker of an app"):
         CurrentJob("H:x:1", "f").sleep(1)

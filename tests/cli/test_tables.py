@@ -14,7 +14,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import switchgear.cli
-from switchgear.cli import access, bench, demo, dwork_steal, inspect_server, log, nodes, schedules, server
+from switchgear.cli import (
+    access,
+    bench,
+    control_workers,
+    demo,
+    dwork_steal,
+    inspect_server,
+    log,
+    nodes,
+    schedules,
+    server,
+)
 from switchgear.cli.demo_workers import WORKERS
 from switchgear.cli.tables import Column, fold, layout, shown_width, table_lines
 from switchgear.client.dwork.records import Stolen, StolenTask
@@ -28,7 +39,7 @@ from tests.support.wire import Kind, Wire
 
 WIDTHS = (60, 80, 120, 200)
 COMMANDS = Path(next(iter(switchgear.cli.__path__)))
-MODULES = (access, bench, demo, dwork_steal, inspect_server, log, nodes, schedules, server)
+MODULES = (access, bench, control_workers, demo, dwork_steal, inspect_server, log, nodes, schedules, server)
 LARGE = "900000000"
 HANDLE = "H:machine:90"
 SHORT = {"STATE": "cancelled", "": "paused"}
@@ -140,6 +151,8 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Table
                 assert result.exit_code == 0, result.output
         dwork_steal._print_stolen(Stolen((StolenTask("task", "origin", 1),), False, 0))
         demo._print(["gearman"], list(WORKERS), {("gearman", w): demo.Trial("gearman", w) for w in WORKERS}, 1)
+        told = {"told": [{"id": 1, "name": "host/7/threads"}], "not_controllable": []}
+        control_workers._show(told, {1: {"slots": 4}}, as_json=False)
         bench._print_results([["p"] * 10])
         yield found
 

@@ -249,3 +249,21 @@ async def test_a_job_that_was_sent_with_its_submission_is_not_refused_when_the_s
         await harness.store.succeed()
     assert client.heard() == [created(1)]
     assert harness.store.kept[1] == "DONE"
+
+
+@in_turns
+async def test_a_client_that_asks_for_an_end_that_is_not_stored_yet_does_not_wait_for_long() -> None:
+    harness = await open_harness(settings=LIMITED)
+    client, worker = harness.connect(), harness.connect()
+    worker.send(CAN_DO, credit())
+    client.send(BACKGROUND)
+    await idle()
+    worker.send(complete(1))
+    await harness.store.succeed()
+    assert client.heard() == [created(1)]
+    assert not harness.store.is_committing
+    client.send(request(Ours.WATCH, b"H:t:1"))
+    await idle()
+    assert harness.store.is_committing
+    await harness.store.succeed()
+    assert len(client.heard()) == 2

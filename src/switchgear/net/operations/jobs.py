@@ -17,7 +17,7 @@ from math import ceil
 from typing import Any, Final, cast
 
 from switchgear.engine.predecessor_error import error_told
-from switchgear.errors import Refused
+from switchgear.errors import CycleRefused, Refused
 from switchgear.joblog.runs import LoggedStart
 from switchgear.model import (
     DONE,
@@ -379,7 +379,10 @@ class JobOperations:
         others = yield from self._ids_of(after)
         job = self._unfinished_job((yield from self._context.named_job(handle)))
         policy = EdgePolicy[on_failure.upper()]
-        self._engine.add_predecessors(job, others, bytes([policy]) * len(others))
+        try:
+            self._engine.add_predecessors(job, others, bytes([policy]) * len(others))
+        except CycleRefused as cycle:
+            raise self._with_handles(cycle) from None
         answer: WaitForAnswer = {"waits": job.state is WAITING}
         return answer
 
@@ -388,12 +391,20 @@ class JobOperations:
         others = yield from self._ids_of(jobs)
         job = self._unfinished_job((yield from self._context.named_job(handle)))
         count = 0
-        for _ in self._engine.let_successors_wait(job, others):
-            count += 1
-            if count % CANCELLED_PER_STEP == 0:
-                yield False
+        try:
+            for _ in self._engine.let_successors_wait(job, others):
+                count += 1
+                if count % CANCELLED_PER_STEP == 0:
+                    yield False
+        except CycleRefused as cycle:
+            raise self._with_handles(cycle) from None
         answer: SpawnAnswer = {"successors": count}
         return answer
+
+    def _with_handles(self, cycle: CycleRefused) -> CycleRefused:
+        """The same refusal with handles in place of ids."""
+        words = [(each, each.removeprefix("job ")) for each in cycle.path]
+        return CycleRefused([self._context.handle(int(number)) if number.isdigit() else each for each, number in words])
 
     def _ids_of(self, handles: list[str]) -> Steps:
         """The ids of jobs; raises LookupError if there is one that the server does not know."""
