@@ -165,14 +165,10 @@ class StagedChanges:
 
     def drop_ended(self, jobs: list[Job]) -> None:
         """Free the contents of stored jobs that have ended, whatever still refers to them."""
-        unkept: set[Job] | None = None
+        # A job may have ended while its submission was being stored, or have been retried and have ended again.
+        unkept = set(self.unkept)
         for job in jobs:
-            if job.finished_us:
-                if job.history is not None:  # the job may have been retried, and have ended again
-                    if unkept is None:
-                        unkept = set(self.unkept)
-                    if job in unkept:
-                        continue
+            if job.finished_us and job not in unkept:
                 self.engine.drop_contents(job)
 
     def withdraw(self, followers: dict[int, set[Peer]]) -> list[Job]:
