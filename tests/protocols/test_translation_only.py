@@ -68,6 +68,8 @@ CHANGED: dict[Found, str] = {
     ("shared", "job.state"): "a job made up for an answer, when the real one cannot be read any more",
     ("dwork", "self.function.released_first"): "the order that dwork promises, said once",
     ("gearman", "session.worker.name"): "what a worker calls itself",
+    ("gearman", "worker.answered_control"): "what a worker says about itself",
+    ("gearman", "worker.status"): "what a worker says about itself",
     ("gearmonkey", "worker.name"): "what a worker calls itself",
     ("wmp", "way.worker.headers"): "what a worker says about itself",
 }
