@@ -21,7 +21,7 @@ TOKEN = {"Authorization": "Bearer token"}
 
 
 def restricted(role: Role = Role.SUBMIT) -> HttpHarness:
-    """Jobs of the function `payroll`, ready (1), failed (2) and done (3), and of `mail`, ready (4) and failed (5), for an
+    """Jobs of `payroll`, ready (1), failed (2) and done (3), and of `mail`, ready (4) and failed (5), for an
     identity that may use `mail` only."""
     harness = HttpHarness()
     for function in ("payroll", "payroll", "payroll", "mail", "mail"):
