@@ -32,6 +32,7 @@ from switchgear.net.operations.server import ServerOperations
 from switchgear.net.operations.storage import StorageOperations
 from switchgear.net.operations.stream import StreamOperations
 from switchgear.net.operations.verb_access import check_arguments, shown_arguments, visible_answer
+from switchgear.net.operations.verb_slots import VerbSlots
 from switchgear.net.operations.worker_control import WorkerControlOperations
 from switchgear.protocols.pending_read import PendingRead, Step
 from switchgear.protocols.session import Session
@@ -73,6 +74,7 @@ class Operations:
             DeclarationOperations(context),
             WorkerControlOperations(context),
         )
+        self._slots = VerbSlots(COLLECTING)
         # The method of a verb has its name, and takes its arguments.
         self.handlers: dict[str, Callable[..., Any]] = {
             name: next(getattr(subject, name) for subject in subjects if hasattr(subject, name))
@@ -111,7 +113,7 @@ class Operations:
                 yield from check_arguments(self.context, session, row, values)
             answer = handler(**values)
             if row.is_long:
-                answer = yield from answer
+                answer = yield from self._slots.holding(verb, answer)
             shown = answer
             if session is not None:
                 shown = yield from visible_answer(self.context, session, verb, answer)
@@ -133,5 +135,9 @@ def has_changed(verb: str, arguments: dict[str, Any], answer: Any) -> bool:
     return verb not in BY_TASKS
 
 
+# These look at all jobs, functions or workers, and hold what they have found until they answer.
+COLLECTING: Final = frozenset(
+    {"bulk", "errors", "functions", "graph", "jobs", "runs", "schedules", "states", "workers"}
+)
 # Running tasks use them for their own jobs, as often as they report progress.
 BY_TASKS: Final = frozenset({"wait_for", "spawn"})
