@@ -415,9 +415,11 @@ def test_a_new_certificate_is_used_after_a_reload(secured: Secured, tmp_path: Pa
 def test_a_bad_certificate_does_not_keep_a_removed_identity(secured: Secured) -> None:
     """Whoever revokes a token must not depend on the program that renews certificates."""
     certificate = secured.certificates.certificate("server")
+    whole = certificate.read_text()
     certificate.write_text("half of a certificate")
     write_access_file(secured.access, AccessList())
     secured.reload()
+    certificate.write_text(whole)
     assert "AUTH failed: WRONGPASS" in secured.redis("INCR", "uid:mail.send", token=TOKENS["mailer"])
     shown = secured.server.output()
     assert shown.count("not reloaded, the old certificate and key stay in use") == 3  # one for each listener
