@@ -157,9 +157,12 @@ def parsed(text: bytes, kind: type[Parsed], name: str) -> Parsed:
 
 
 def predecessor(session: GearmanSession, handle: str) -> int:
-    """The id of the job with this handle; 0 if there never was one."""
+    """The id of the job with this handle; 0 if there never was one. Raises Refused if the peer may not see it."""
     job_id = session.job_id(handle.encode())
-    return job_id if 0 < job_id < session.engine.ids_end else 0
+    if not 0 < job_id < session.engine.ids_end:
+        return 0
+    session.require_predecessor(job_id)
+    return job_id
 
 
 def on_control(session: GearmanSession, body: bytes) -> None:
