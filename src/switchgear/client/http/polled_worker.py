@@ -105,6 +105,9 @@ class PolledWorker:
     def _on_name(self, body: bytes) -> None:
         self._name = body.decode(errors="replace")[:512]
 
+    def _on_status(self, body: bytes) -> None:
+        """Over HTTP, operators do not control workers: what the worker says of itself is dropped."""
+
     def _on_can_do(self, body: bytes) -> None:
         self._add_function(body, 0.0)
 
@@ -457,4 +460,5 @@ _HANDLERS: Final = {
     int(Packet.WORK_WARNING): PolledWorker._on_warning,
     int(Packet.WORK_PROGRESS): PolledWorker._on_progress,
     int(Packet.WORK_STATUS): PolledWorker._on_progress,
+    int(Packet.WORKER_STATUS): PolledWorker._on_status,
 }
