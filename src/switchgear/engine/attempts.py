@@ -82,7 +82,7 @@ class Attempts:
         if state.reports_changes and (job.delivery or state.notes_starts):
             state.changed[job] = None
             if state.is_durable and job.delivery and self.start_must_be_kept(job):
-                if job.id >= state.batch_ids and not job.kept:
+                if job.id >= state.batch_ids and not job.kept and not (job.has_details and job.schedule):
                     # It will be stored together with its submission, which was promised to nobody yet: if the server
                     # dies before that, there is no job whose attempts could be miscounted.
                     if function.last_run_us <= QUICK_RUN_US:

@@ -273,6 +273,11 @@ class Engine:
         self._state.next_job_id = next_job_id
 
     @property
+    def batch_ids(self) -> int:
+        """Jobs from this id on were submitted since changes were last taken."""
+        return self._state.batch_ids
+
+    @property
     def ids_end(self) -> int:
         """No job has this id or a higher one."""
         return self._state.next_job_id if self._state.placement is None else ALL_IDS

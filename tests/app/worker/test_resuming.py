@@ -174,7 +174,7 @@ def test_a_process_that_dies_meanwhile_loses_its_job(server: Server, tmp_path: P
         wait_for(tmp_path, "started")
         cut_off(proxy)
         eventually(taken_back(job), "the server has taken it back")
-        crew.worker._pools[0].executor.cancel(next(iter(crew.worker._pools[0].attempts)), hard=True)  # type: ignore[attr-defined]
+        crew.worker._pools[0].executor.cancel(next(iter(crew.worker._pools[0].attempts)), hard=True)
         crew.recorder.until("dropped")
         proxy.is_open = True
         wait_for(tmp_path, "started", 2)

@@ -39,7 +39,9 @@ def interrupted(harness: Harness) -> None:
     submit(harness)
     first = worker(harness)
     first.send(request(Packet.CREDIT, b"1", b"0"))
-    assert [packet.type for packet in first.heard()] == [Packet.JOB_PUSH]
+    (push,) = first.heard()
+    assert isinstance(push, Heard)
+    assert push.type == Packet.JOB_PUSH
     first.leave()
 
 
