@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from switchgear.engine.engine import Engine
 from switchgear.errors import Refused, StorageError
 from switchgear.model import DONE, FINAL_STATES, NORMAL, READY, Delivery, Job, JobState, Peer
 from switchgear.net.hub import Hub
+from switchgear.net.operations.dispatcher import Operations
 from switchgear.storage.base import Store
 from switchgear.storage.memory import MemoryStore
 from switchgear.storage.sqlite import SqliteStore
@@ -50,6 +52,21 @@ def finish(hub: Hub, job: Job) -> None:
 async def commit(hub: Hub) -> None:
     hub.commits.start()
     await hub.flush()
+
+
+def test_a_job_that_is_completed_without_a_run_is_shown_as_done(tmp_path: Path) -> None:
+    """The store still has it as it was before."""
+
+    async def test(hub: Hub) -> None:
+        job = submit(hub, Delivery.HANDLE)
+        await commit(hub)
+        answers: list[Any] = []
+        hub.begin_turn()
+        steps = Operations(hub, "H:t:").in_steps("complete", {"handle": str(job.id)}, answers)
+        await awaited(steps)
+        assert answers[0]["state"] == "done"
+
+    with_hub(SqliteStore(tmp_path / "jobs.db"), test)
 
 
 def test_without_a_durable_store_a_job_is_found_at_every_moment() -> None:
