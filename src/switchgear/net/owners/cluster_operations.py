@@ -215,7 +215,7 @@ class ClusterOperations(Operations):
                 unknown = unknown or error
             except FunctionMoved:
                 pass
-            except (NoAnswer, Refused, ValueError):
+            except (NodeSilent, Refused, ValueError):
                 unreachable.append(name)
         self._note(covered, unreachable, missing)
         if not parts:
@@ -279,7 +279,7 @@ class ClusterOperations(Operations):
             reply = yield from awaited(self._ask(node, row.name, {**given, "limit": left}, CHANGE_SECONDS))
             try:
                 part = value_of(reply)
-            except (NoAnswer, Refused, ValueError, LookupError):
+            except (NodeSilent, Refused, ValueError, LookupError):
                 unreachable.append(node.name)
                 continue
             covered |= reply.ready
@@ -341,14 +341,14 @@ class ClusterOperations(Operations):
         return groups
 
 
-class NoAnswer(Exception):
+class NodeSilent(Exception):
     """A node has not answered in time, or its link was lost."""
 
 
 def value_of(reply: Any) -> Any:
-    """The value of a node's answer; raises what the node has raised, or NoAnswer."""
+    """The value of a node's answer; raises what the node has raised, or NodeSilent."""
     if reply is None:
-        raise NoAnswer
+        raise NodeSilent
     if reply.kind == MOVED:
         raise FunctionMoved
     value = msgspec.json.decode(reply.value)
