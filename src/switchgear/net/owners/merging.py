@@ -94,16 +94,6 @@ def merge_connections(parts: Parts, arguments: Arguments) -> Any:
     return {"connections": rows[: arguments["limit"]], "count": sum(part.value["count"] for part in parts)}
 
 
-def merge_states(parts: Parts, arguments: Arguments) -> Any:
-    """By handle, the state that the owner has told; the other nodes have told `unknown`."""
-    states = ["unknown"] * len(arguments["handles"])
-    for part in parts:
-        for place, state in enumerate(part.value["states"]):
-            if state != "unknown":
-                states[place] = state
-    return {"states": states, "counts": {}}
-
-
 # --- figures ---
 
 
@@ -371,7 +361,6 @@ MERGES: Final[Mapping[str, Callable[[Parts, Arguments], Any]]] = {
     "control_workers": merge_controlled,
     "functions": merge_functions,
     "jobs": merge_jobs,
-    "states": merge_states,
     "cancel": merge_cancelled,
     "retry": merge_retried,
     "bulk": merge_bulk,

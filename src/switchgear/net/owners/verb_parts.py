@@ -93,12 +93,16 @@ class VerbParts:
     def _states(self, given: dict[str, Any]) -> Steps:
         """The states of this node's jobs, and of jobs whose end is being stored. The node that asks reads the store."""
         handles = checked(VERBS["states"], given)["handles"]
-        return {"states": (yield from in_steps(self._state, handles, 10 * ITEMS_PER_STEP)), "counts": {}}
+        found = yield from in_steps(self._state, handles, 10 * ITEMS_PER_STEP)
+        return {"states": [state for state, _ in found], "functions": [function for _, function in found]}
 
-    def _state(self, handle: str) -> str:
+    def _state(self, handle: str) -> tuple[str, Any]:
+        """The state of a job, and its function: a peer that asks may be restricted to others."""
         job_id = self._context.job_id(handle)
         job = self._engine.look_at(job_id) or self._context.hub.find_unkept_end(job_id)
-        return "unknown" if job is None or not self._context.has_own(job) else STATE_NAMES[job.state]
+        if job is None or not self._context.has_own(job):
+            return "unknown", ""
+        return STATE_NAMES[job.state], plain(job.function.name)
 
     def _control_workers(self, given: dict[str, Any]) -> Steps:
         control = self._operations.worker_control

@@ -200,7 +200,7 @@ def on_cancel(session: GearmanSession, words: Words) -> bytes:
     job = session.engine.job(session.job_id(words[1]))
     if job is None:
         return UNKNOWN_JOB
-    session.require("cancel", EVERYBODY, job.function.name)
+    session.require_job("cancel", EVERYBODY, job.function.name)
     session.engine.cancel(job)
     return OK
 

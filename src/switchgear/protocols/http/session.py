@@ -593,9 +593,15 @@ class HttpSession(ByteSession):
         return number
 
     def predecessor(self, handle: str) -> int:
-        """The id of a job that another is to wait for; 0 if there never was one."""
-        number = number_in_handle(handle.encode(), self.prefix)
-        return number if 0 < number < self.engine.ids_end else 0
+        """The id of a job that another is to wait for, by its handle or number; 0 if there never was one.
+
+        Raises Refused if the peer may not see that job.
+        """
+        number = number_in_handle(handle.encode(), self.prefix) or number_in_handle(handle.encode(), b"")
+        if not 0 < number < self.engine.ids_end:
+            return 0
+        self.require_predecessor(number)
+        return number
 
     # --- operator verbs ---
 
