@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,6 +18,7 @@ from switchgear.storage.memory import MemoryStore
 from switchgear.storage.sqlite import SqliteStore
 from switchgear.telemetry import Telemetry
 from switchgear.testing import FakeClock
+from switchgear.verbs.table import VERBS
 from tests.support.reads import awaited
 
 
@@ -60,11 +60,10 @@ def test_a_job_that_is_completed_without_a_run_is_shown_as_done(tmp_path: Path) 
     async def test(hub: Hub) -> None:
         job = submit(hub, Delivery.HANDLE)
         await commit(hub)
-        answers: list[Any] = []
         hub.begin_turn()
-        steps = Operations(hub, "H:t:").in_steps("complete", {"handle": str(job.id)}, answers)
-        await awaited(steps)
-        assert answers[0]["state"] == "done"
+        arguments = {"handle": str(job.id), "result": b""}
+        answer = await awaited(Operations(hub, "H:t:").answered_here(VERBS["complete"], arguments))
+        assert answer["state"] == "done"
 
     with_hub(SqliteStore(tmp_path / "jobs.db"), test)
 

@@ -151,6 +151,8 @@ class ClusterOperations(Operations):
         if function is not None and function != wanted and not self._have_same_owner(function, wanted):
             self.schedules.wanted(**values)  # raises an error before anything is changed
             yield from self._at_owner(VERBS["unschedule"], {"name": name}, function)
+            # If that was this node, it must be stored before the other one stores the schedule of the same name.
+            yield from awaited(self._hub.reads.start(self._member.store_batch(self._hub.engine.batch)))
         return (yield from self._at_owner(row, given, wanted))
 
     def _have_same_owner(self, one: bytes, other: bytes) -> bool:

@@ -386,6 +386,16 @@ class OwnersMember:
         """How long a node may be silent until others take its partitions."""
         return self._store.partitions.lease_seconds
 
+    async def store_batch(self, batch: int) -> None:
+        """Store the changes up to this batch; raises StorageError."""
+        commits = self._hub.commits
+        await asyncio.sleep(0)  # until the turn with these changes has ended
+        while self._hub.engine.stored_batch < batch:
+            if commits.storage_error is not None:
+                raise commits.storage_error
+            commits.start()
+            await commits.wait()
+
     async def find_schedule_function(self, name: bytes) -> bytes | None:
         """The function of a schedule that the store has, whoever owns it."""
         return await self._store.find_schedule_function(name)
