@@ -526,7 +526,12 @@ class Service:
         self.telemetry.emit("config_reloaded")
 
     def _reload_access(self) -> None:
-        """Read the access file, certificates and keys again; if one is bad, all of the old ones stay in force."""
+        """Read certificates, keys and the access file again; where one is bad, the old one stays in force.
+
+        They are independent: a certificate that cannot be read must not keep an identity that was removed.
+        """
+        for error in self.listeners.reload_tls():
+            self.telemetry.emit("tls_not_reloaded", reason=error)
         try:
             closed = self.listeners.reload_access()
         except ConfigError as error:

@@ -32,6 +32,7 @@ from switchgear.net.operations.server import ServerOperations
 from switchgear.net.operations.storage import StorageOperations
 from switchgear.net.operations.stream import StreamOperations
 from switchgear.net.operations.verb_access import check_arguments, shown_arguments, visible_answer
+from switchgear.net.operations.verb_slots import VerbSlots
 from switchgear.net.operations.verb_steps import Steps
 from switchgear.net.operations.worker_control import WorkerControlOperations
 from switchgear.protocols.pending_read import PendingRead, Step
@@ -40,7 +41,7 @@ from switchgear.refusals import REFUSED_STORAGE
 from switchgear.verbs.answers import Incomplete
 from switchgear.verbs.table import VERBS, OperatorVerb, checked
 
-__all__ = ["Operations"]
+__all__ = ["COLLECTING", "Operations"]
 
 
 class Operations:
@@ -77,6 +78,7 @@ class Operations:
             DeclarationOperations(context),
             self.worker_control,
         )
+        self._slots = VerbSlots(COLLECTING)
         # The method of a verb has its name, and takes its arguments.
         self.handlers: dict[str, Callable[..., Any]] = {
             name: next(getattr(subject, name) for subject in subjects if hasattr(subject, name))
@@ -114,7 +116,7 @@ class Operations:
             if session is not None:
                 yield from check_arguments(self.context, session, row, values)
             missing: list[Incomplete] = []
-            answer = yield from self.answered(row, arguments, values, missing)
+            answer = yield from self._slots.holding(verb, self.answered(row, arguments, values, missing))
             shown = answer
             if session is not None:
                 shown = yield from visible_answer(self.context, session, verb, answer)
@@ -150,5 +152,9 @@ def has_changed(verb: str, arguments: dict[str, Any], answer: Any) -> bool:
     return verb not in BY_TASKS
 
 
+# These look at all jobs, functions or workers, and hold what they have found until they answer.
+COLLECTING: Final = frozenset(
+    {"bulk", "errors", "functions", "graph", "jobs", "runs", "schedules", "states", "workers"}
+)
 # Running tasks use them for their own jobs, as often as they report progress.
 BY_TASKS: Final = frozenset({"wait_for", "spawn"})

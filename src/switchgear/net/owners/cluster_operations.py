@@ -21,7 +21,8 @@ from switchgear.json_bytes import bytes_of, told
 from switchgear.model import FINAL_STATES
 from switchgear.net.hub import Hub
 from switchgear.net.operations.bulk import MOST_BULK_JOBS
-from switchgear.net.operations.dispatcher import Operations
+from switchgear.net.operations.dispatcher import COLLECTING, Operations
+from switchgear.net.operations.verb_slots import VerbSlots
 from switchgear.net.operations.verb_steps import Steps
 from switchgear.net.owners.cluster_context import ClusterContext
 from switchgear.net.owners.link_session import MOVED, FunctionMoved
@@ -59,11 +60,13 @@ class ClusterOperations(Operations):
         super().__init__(hub, handle_prefix, context)
         self._hub = hub
         self._member = member
+        # Not those of requests to this node: nodes that ask each other would wait for each other's slots.
+        self._part_slots = VerbSlots(COLLECTING)
         self._parts = VerbParts(self, context, lambda: member.relay)
 
     def part_in_steps(self, verb: str, given: dict[str, Any], answers: list[Any]) -> Iterator[Step]:
         """Carry out this node's part of a verb for another node."""
-        answers.append((yield from self._parts.carry_out(verb, given)))
+        answers.append((yield from self._part_slots.holding(verb, self._parts.carry_out(verb, given))))
 
     def in_steps(self, verb: str, arguments: dict[str, Any], answers: list[Any]) -> Iterator[Step]:
         if verb in TEXT_VERBS:  # the text protocol has checked permissions, and writes the audit log
