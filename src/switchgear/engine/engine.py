@@ -396,6 +396,11 @@ class Engine:
         state.batch_ids = state.next_job_id
         return state.batch - 1
 
+    def await_submissions(self) -> None:
+        """Note that what is submitted next is submitted again after a crash, until it is stored: a worker gets such a
+        job when the submission and the start are stored, so that the start counts."""
+        self._state.batch_ids = ALL_IDS
+
     def batch_is_stored(self, batch: int) -> None:
         """Note that all changes up to this batch are stored: peers need not wait for them any more."""
         self._state.stored_batch = batch
