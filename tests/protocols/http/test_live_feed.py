@@ -125,7 +125,7 @@ def test_workers_are_rows() -> None:
     harness.pass_time(0.5)
     ((_, delta), _) = harness.events("v")
     (row,) = delta["data"]["rows"]
-    assert row[1:8] == ["", "http", "", 1, 1, "H:t:1", "f"]
+    assert row[1:8] == ["", "http", "127.0.0.1:0", 1, 1, "H:t:1", "f"]
 
 
 def test_a_job_from_its_submission_to_its_end() -> None:
