@@ -590,7 +590,9 @@ class TestMigrations:
             if outcome is None:
                 close(store)
 
-    @pytest.mark.parametrize("first, second", [("sg_job", "sg_done"), ("sg_done", "sg_job"), ("sg_schedule", "sg_long")])
+    @pytest.mark.parametrize(
+        ("first", "second"), [("sg_job", "sg_done"), ("sg_done", "sg_job"), ("sg_schedule", "sg_long")]
+    )
     def test_it_lets_reads_end_that_use_tables_in_any_order(self, url: str, first: str, second: str) -> None:
         close(opened(url))
         newer = PostgresStore(url, migrations=self.LATER)
