@@ -55,6 +55,7 @@ EVENTS: Final[dict[str, tuple[int, str]]] = {
     "authentication_failed": (logging.WARNING, "{protocol} peer {host}:{port}: no identity has this credential"),
     "access_reloaded": (logging.INFO, "access file reloaded: {closed} connections of changed identities are closed"),
     "access_not_reloaded": (logging.WARNING, "access file not reloaded, the old one stays in force: {reason}"),
+    "tls_not_reloaded": (logging.WARNING, "not reloaded, the old certificate and key stay in use: {reason}"),
     "internal_error": (logging.ERROR, "{protocol} peer {host}:{port}: {text}"),
     "handshake_failed": (logging.WARNING, "{protocol} peer {host}:{port} failed in its handshake: {reason}"),
     "silent_peer_closed": (

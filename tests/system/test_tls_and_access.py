@@ -412,6 +412,20 @@ def test_a_new_certificate_is_used_after_a_reload(secured: Secured, tmp_path: Pa
     assert serial() != before
 
 
+def test_a_bad_certificate_does_not_keep_a_removed_identity(secured: Secured) -> None:
+    """Whoever revokes a token must not depend on the program that renews certificates."""
+    certificate = secured.certificates.certificate("server")
+    whole = certificate.read_text()
+    certificate.write_text("half of a certificate")
+    write_access_file(secured.access, AccessList())
+    secured.reload()
+    certificate.write_text(whole)
+    assert "AUTH failed: WRONGPASS" in secured.redis("INCR", "uid:mail.send", token=TOKENS["mailer"])
+    shown = secured.server.output()
+    assert shown.count("not reloaded, the old certificate and key stay in use") == 3  # one for each listener
+    assert "access file not reloaded" not in shown
+
+
 def test_secrets_are_never_shown(secured: Secured) -> None:
     secured.redis("INCR", "uid:mail.send", token=TOKENS["mailer"])
     secured.redis("INCR", "uid:resize", token=TOKENS["mailer"])

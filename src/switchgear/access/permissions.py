@@ -85,6 +85,13 @@ class Permissions:
             return f"{verb}: {self.name} may not use the function {shown}"
         return ""
 
+    def refusal_of_job(self, verb: str, needed: frozenset[Role], function: bytes) -> str:
+        """The same for a verb about a job of this function, which the refusal does not name: the peer has named a
+        handle only, and must not learn whose it is."""
+        if self.covers(function):
+            return self.refusal(verb, needed)
+        return f"{verb}: {self.name} may not use the function of this job"
+
     def refusal_of_all(self, verb: str) -> str:
         """Why this identity may not use a verb that concerns every function; empty if the identity may."""
         if not self.globs:

@@ -581,6 +581,12 @@ class Engine:
         """The unfinished job with this id, or a copy of it for reading, or `None`."""
         return self.packed_queues.look_at(job_id)
 
+    def function_to_wait_for(self, job_id: int) -> bytes | None:
+        """The function of a job that another is to wait for; `None` if that would tell nothing about it: it succeeded,
+        or its error is not known any more."""
+        job = self.packed_queues.look_at(job_id)
+        return job.function.name if job is not None else self.transitions.recent_causes.function_of(job_id)
+
     def has_job(self, job_id: int) -> bool:
         """Whether there is an unfinished job of this id."""
         return self.packed_queues.has_job(job_id)

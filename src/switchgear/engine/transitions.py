@@ -302,7 +302,7 @@ class Transitions:
         if cause is None:
             self.recent_causes.forget(job.id)
         else:
-            self.recent_causes.remember(job.id, cause)
+            self.recent_causes.remember(job.id, job.function.name, cause)
 
     # --- unsuccessful predecessors ---
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from switchgear.access.identities import OPEN_ACCESS, Identities, ListenerAccess
 from switchgear.config import Config, LimitsConfig, ListenUrl
-from switchgear.errors import AddressInUse
+from switchgear.errors import AddressInUse, ConfigError
 from switchgear.model import Peer
 from switchgear.net.connections.file_descriptors import check_descriptors, permitted_limits
 from switchgear.net.connections.protocol_detection import DetectingSession
@@ -113,15 +113,20 @@ class Listeners:
         """The kinds of identities that a listener accepts."""
         return OPEN_ACCESS if self.identities is None else ListenerAccess(self.identities, url.access)
 
+    def reload_tls(self) -> Iterator[ConfigError]:
+        """Read the certificates, keys and authorities of all listeners again; yields the errors of listeners that go on
+        with the old ones."""
+        for listener in self.tcp_listeners:
+            if listener.tls is not None:
+                try:
+                    listener.tls.reload()
+                except ConfigError as error:
+                    yield error
+
     def reload_access(self) -> int:
-        """Read the access file and the files of TLS again; returns how many connections were closed because their
-        identities may do less.  Raises ConfigError and changes nothing."""
-        contexts = [
-            (listener.tls, listener.tls.prepare()) for listener in self.tcp_listeners if listener.tls is not None
-        ]
+        """Read the access file again; returns how many connections were closed because their identities may do less.
+        Raises ConfigError and changes nothing."""
         reduced = self.identities.load() if self.identities is not None else []
-        for tls, context in contexts:
-            tls.use(context)
         return sum(listener.close_identities(reduced) for listener in self.tcp_listeners) if reduced else 0
 
     async def start(self) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from mypy_extensions import mypyc_attr
 
-from switchgear.access.permissions import Permissions
+from switchgear.access.permissions import EVERYBODY, Permissions
 from switchgear.errors import PeerError, Refused
 from switchgear.model import DONE, FAILED, FINAL_STATES, Job, Worker
 from switchgear.protocols.context import Context
@@ -65,6 +65,20 @@ class Session(Output):
             refusal = self.permissions.refusal(verb, needed, function)
             if refusal:
                 raise self.access_refusal(refusal)
+
+    def require_job(self, verb: str, needed: frozenset[Role], function: bytes) -> None:
+        """The same for a job of this function, of which the peer knows the handle."""
+        if self.is_guarded:
+            refusal = self.permissions.refusal_of_job(verb, needed, function)
+            if refusal:
+                raise self.access_refusal(refusal)
+
+    def require_predecessor(self, job_id: int) -> None:
+        """Raise Refused if a job of the peer must not wait for this one, whose end it would learn."""
+        if self.is_guarded and self.permissions.globs:
+            function = self.engine.function_to_wait_for(job_id)
+            if function is not None:
+                self.require_job("to wait for a job", EVERYBODY, function)
 
     def access_refusal(self, text: str) -> Refused:
         """The error for something that the peer may not do; it is counted."""

@@ -334,6 +334,15 @@ def test_a_key_that_is_none(key: str) -> None:
     assert idempotent(HttpHarness(), key).json["errors"][0]["header"] == "Idempotency-Key"
 
 
+@pytest.mark.parametrize("query", ["", "?atomic=1"])
+def test_a_batch_with_a_key_is_refused(query: str) -> None:
+    """Whoever sends one would repeat the batch, and have its jobs twice."""
+    harness = HttpHarness()
+    answer = idempotent(harness, "k", lines({"function": "f"}), f"/v1/jobs/batch{query}")
+    assert (answer.status, answer.json["errors"][0]["header"]) == (422, "Idempotency-Key")
+    assert harness.engine.job_count() == 0
+
+
 def test_a_key_beside_a_unique_key() -> None:
     answer = idempotent(HttpHarness(), "k", target="/v1/functions/f/jobs?unique=u")
     assert (answer.status, answer.json["errors"][0]["header"]) == (422, "Idempotency-Key")
@@ -466,6 +475,13 @@ def test_handles_are_reserved_for_a_batch() -> None:
     assert (again.status, again.code) == (404, "reservation_not_found")
 
 
+@pytest.mark.parametrize("first", ["H:t:77", "H:other:1", "nonsense"])
+def test_handles_that_an_earlier_server_reserved(first: str) -> None:
+    body = lines({"function": "f"})
+    answer = HttpHarness().ask("client", "POST", f"/v1/jobs/batch?atomic=1&first={first}", body)
+    assert (answer.status, answer.code) == (404, "reservation_not_found")
+
+
 def test_reserved_handles_that_do_not_fit() -> None:
     harness = HttpHarness()
     for wrong in ({"count": 0}, {"count": 10**7}, {}, {"count": 1, "more": 1}):
@@ -484,6 +500,15 @@ def test_reservations_are_bounded() -> None:
     body = lines({"function": "f"})
     assert harness.ask("client", "POST", "/v1/jobs/batch?atomic=1&first=H:t:1", body).status == 404
     assert harness.ask("client", "POST", "/v1/jobs/batch?atomic=1&first=H:t:2", body).status == 200
+
+
+def test_a_job_waits_for_others_by_their_numbers() -> None:
+    harness = HttpHarness()
+    submit(harness)
+    assert submit(harness, after=["1"]).status == 201
+    assert harness.ask("client", "POST", "/v1/functions/f/jobs?after=1,H:t:2", b"").status == 201
+    assert [harness.engine.jobs[job_id].predecessors for job_id in (2, 3)] == [(1,), (1, 2)]
+    assert submit(harness, after=["4"]).status == 422
 
 
 def test_a_job_waits_for_very_many_others() -> None:

@@ -391,6 +391,7 @@ def test_a_worker_has_only_so_many_jobs() -> None:
         ({"functions": ["f"], "tags": ["a b"]}, "/tags"),
         ({"functions": ["f"], "resources": {"cpu": -1}}, "/resources"),
         ({"functions": ["f" * 65]}, "/functions/0"),
+        ({"functions": ["f"], "timeouts": {"f": -1}}, "/timeouts"),
     ],
 )
 def test_a_wrong_registration(fields: dict[str, Any], pointer: str) -> None:

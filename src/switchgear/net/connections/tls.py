@@ -40,13 +40,9 @@ class ServerTls:
         self._has_identities = has_identities
         self.context = self._made_context()
 
-    def prepare(self) -> ssl.SSLContext:
-        """A context with what the files have now, for `use`; raises ConfigError."""
-        return self._made_context()
-
-    def use(self, context: ssl.SSLContext) -> None:
-        """Use this context for new connections."""
-        self.context = context
+    def reload(self) -> None:
+        """Use what the files have now for new connections; raises ConfigError and changes nothing."""
+        self.context = self._made_context()
 
     def _made_context(self) -> ssl.SSLContext:
         url = self._url

@@ -49,16 +49,19 @@ def check_arguments(context: OperationsContext, session: Session, verb: Operator
     if function is not None:
         session.require(verb.name, EVERYBODY, function.encode())
     if verb.name == "schedule":  # it must not replace a schedule of another function
-        check_schedule(context, session, verb.name, values["name"])
+        yield from check_schedule(context, session, verb.name, values["name"])
     elif function is not None or verb.name in BY_ANSWER:
         return
     elif values.get("handle") is not None:
         job = yield from context.named_job(values["handle"])
-        session.require(verb.name, EVERYBODY, job.function.name)
+        session.require_job(verb.name, EVERYBODY, job.function.name)
+        others = values.get("after") or values.get("jobs")
+        if others:  # the job would learn how they end
+            yield from check_handles(context, session, verb.name, others)
     elif "handles" in values:
         yield from check_handles(context, session, verb.name, values["handles"])
     elif "name" in values and verb.name.endswith("schedule"):
-        check_schedule(context, session, verb.name, values["name"])
+        yield from check_schedule(context, session, verb.name, values["name"])
     else:
         refuse_all(session, verb.name)
 
@@ -80,14 +83,14 @@ def check_handles(context: OperationsContext, session: Session, verb: str, handl
     for start in range(0, len(handles), 250):
         found = yield from context.hub.find_jobs([context.job_id(handle) for handle in handles[start : start + 250]])
         for job in found.values():
-            session.require(verb, EVERYBODY, job.function.name)
+            session.require_job(verb, EVERYBODY, job.function.name)
         yield False
 
 
-def check_schedule(context: OperationsContext, session: Session, verb: str, name: str) -> None:
-    schedule = context.engine.schedules.get(name.encode())
-    if schedule is not None:
-        session.require(verb, EVERYBODY, schedule.function_name)
+def check_schedule(context: OperationsContext, session: Session, verb: str, name: str) -> Steps:
+    function_name = yield from context.find_schedule_function(name.encode())
+    if function_name is not None:
+        session.require(verb, EVERYBODY, function_name)
 
 
 def visible_answer(context: OperationsContext, session: Session, verb: str, answer: Any) -> Steps:
@@ -97,8 +100,8 @@ def visible_answer(context: OperationsContext, session: Session, verb: str, answ
     if verb == "server":
         return (yield from visible_server(context, session, answer))
     if verb in ("job", "explain"):
-        session.require(verb, EVERYBODY, name_of(answer, "function"))
-        return answer
+        session.require_job(verb, EVERYBODY, name_of(answer, "function"))
+        return visible_reasons(context, session, answer) if verb == "explain" else answer
     keep = VISIBLE.get(verb)
     return answer if keep is None else keep(session, answer)
 
@@ -140,7 +143,7 @@ def visible_server(context: OperationsContext, session: Session, server: Any) ->
     happened to all, and without connections of others."""
     jobs = functions = 0
     workers: set[int] = set()
-    for number, function in enumerate(list(context.engine.functions.values()), 1):
+    for number, function in enumerate(context.functions(), 1):
         if number % FUNCTIONS_PER_STEP == 0:
             yield False
         if session.permissions.covers(function.name):
@@ -150,6 +153,20 @@ def visible_server(context: OperationsContext, session: Session, server: Any) ->
     listeners = [{**listener, "largest": None} for listener in server["listeners"]]  # which may be another identity's
     sums = {"jobs": jobs, "functions": functions, "workers": len(workers), "events": {}, "listeners": listeners}
     return {**server, **sums}
+
+
+def visible_reasons(context: OperationsContext, session: Session, explanation: Any) -> Any:
+    """Why a job waits, without what jobs of other functions are and do for which it waits."""
+    reasons = []
+    for reason in explanation["reasons"]:
+        if reason["word"] == "waiting_for":
+            data = reason["data"]
+            function = context.engine.function_to_wait_for(context.job_id(data["handle"]))
+            if function is not None and not session.permissions.covers(function):
+                data = {"handle": data["handle"], "on_failure": data["on_failure"]}
+                reason = {**reason, "text": f"waits for {data['handle']}", "data": data}
+        reasons.append(reason)
+    return {**explanation, "reasons": reasons}
 
 
 def visible_explanation(session: Session, explanation: Any) -> Any:

@@ -4,6 +4,9 @@ SUBMIT_JOB_OPTIONS  function, unique, options (a JSON object), payload  -> JOB_C
                                                                           `watch` is true
 CONTROL             verb, arguments (a JSON object)                     -> CONTROL_RES (JSON), or ERROR
 
+If one of several servers that own functions has not answered, CONTROL_RES has a second argument, a JSON object that
+says what is missing (`verbs.answers.Incomplete`).
+
 A server that does not know them answers with an error or hangs up, so a client can tell.
 """
 
@@ -157,9 +160,12 @@ def parsed(text: bytes, kind: type[Parsed], name: str) -> Parsed:
 
 
 def predecessor(session: GearmanSession, handle: str) -> int:
-    """The id of the job with this handle; 0 if there never was one."""
+    """The id of the job with this handle; 0 if there never was one. Raises Refused if the peer may not see it."""
     job_id = session.job_id(handle.encode())
-    return job_id if 0 < job_id < session.engine.ids_end else 0
+    if not 0 < job_id < session.engine.ids_end:
+        return 0
+    session.require_predecessor(job_id)
+    return job_id
 
 
 def on_control(session: GearmanSession, body: bytes) -> None:
@@ -185,6 +191,8 @@ def operation(session: GearmanSession, verb: str, arguments: dict[str, Any]) -> 
     if VERBS[verb].keeps is Keeps.EARLIER:
         session.await_commit()
     parts, values = encoded_around(answer)
+    if len(answers) > 1:  # what the answer lacks; JSON has no NUL
+        parts[-1] += b"\0" + msgspec.json.encode(answers[1])
     if values:
         yield from send_long_answer(session, parts, values)
         return

@@ -79,7 +79,7 @@ def watch_ended(session: GearmanSession, handle: bytes, job_id: int) -> Iterator
     """Send the end of a finished job, if it is known."""
     job = yield from session.ended_job(job_id)
     if job is not None:
-        session.require("WATCH", EVERYBODY, job.function.name)
+        session.require_job("WATCH", EVERYBODY, job.function.name)
     if job is None and session.engine.has_job(job_id):
         on_watch(session, handle)  # retried meanwhile
     elif job is None:
@@ -95,7 +95,7 @@ def watch_elsewhere(session: GearmanSession, handle: bytes, job_id: int) -> Iter
     if job is None:
         session.send(response(Packet.WATCH_RES, handle, UNKNOWN))
         return
-    session.require("WATCH", EVERYBODY, job.function.name)
+    session.require_job("WATCH", EVERYBODY, job.function.name)
     check_watching(session, job_id)
     session.send(response(Packet.WATCH_RES, handle, state_word(job)))
     follow(session, job)

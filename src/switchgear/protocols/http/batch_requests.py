@@ -19,6 +19,7 @@ from switchgear.engine.engine import GraphSubmission, JobTemplate, SubmitOptions
 from switchgear.errors import OptionError, PeerError, Refused
 from switchgear.model import Delivery, Job
 from switchgear.numbers import whole_number
+from switchgear.protocols.handles import number_in_handle
 from switchgear.protocols.http.messages import NDJSON
 from switchgear.protocols.http.problems import (
     HttpProblem,
@@ -97,6 +98,9 @@ def on_reserve_handles(session: HttpSession, call: RouteCall) -> None:
 
 def on_submit_batch(session: HttpSession, call: RouteCall) -> None:
     """POST /v1/jobs/batch"""
+    if b"idempotency-key" in call.request.head.headers:  # which would not keep a repeated batch from being a second one
+        text = "a batch has none: give its lines unique keys, or submit an atomic batch with reserved handles"
+        raise field_problem("header", "Idempotency-Key", text)
     first = call.option("first")
     if call.option("atomic"):
         session.work_off(submit_together(session, call, first or ""))
@@ -194,7 +198,7 @@ def submit_together(session: HttpSession, call: RouteCall, first: str) -> Iterat
     reserved = range(0)
     if first:
         owner = session.permissions if session.is_guarded else None
-        reserved = session.setup.shared.reservations.take(session.job_id(first.encode()), owner)
+        reserved = session.setup.shared.reservations.take(number_in_handle(first.encode(), session.prefix), owner)
         if len(reserved) != count:
             raise HttpProblem(422, "batch_size", f"{len(reserved)} handles are reserved, and there are {count} lines")
     if count <= SHORT_LINES and len(call.body) <= SHORT_BYTES:
@@ -283,8 +287,8 @@ def submit_short(session: HttpSession, call: RouteCall, reserved: range) -> Iter
                 if submission.edges is not None:
                     read_edges(submission)
                 submissions.append(submission)
-            except HttpProblem as problem:
-                reader.note(number, problem)
+            except (PeerError, Refused) as error:
+                reader.note(number, error)
     if reader.problems:
         answer_batch(session, reader.problems, 422)
         return
@@ -317,6 +321,8 @@ def submit_long(session: HttpSession, call: RouteCall, reserved: range) -> Itera
                     yield from submission.edges
             except OptionError as error:
                 reader.note(number, option_problem(error, "pointer"))
+            except Refused as refused:
+                reader.note(number, refused)
             if not reader.problems:
                 batch.add(submission)
         if reader.problems:

@@ -78,7 +78,7 @@ def send_last_event(session: HttpSession, job_id: int) -> Iterator[Step]:
     job = yield from session.ended_job(job_id)
     if job is None:
         raise no_such_job()
-    session.require("a request about a job", EVERYBODY, job.function.name)
+    session.require_job("a request about a job", EVERYBODY, job.function.name)
     session.begin_stream(200, EVENT_STREAM)
     session.send_piece(event("end", end_of(session, job)))
     session.end_stream()

@@ -121,7 +121,7 @@ def found_job(session: HttpSession, job_id: int) -> Reading[Job]:
     job = yield from session.context.find_job(job_id)
     if job is None:
         raise no_such_job()
-    session.require("a request about a job", EVERYBODY, job.function.name)
+    session.require_job("a request about a job", EVERYBODY, job.function.name)
     return job
 
 
@@ -166,7 +166,7 @@ def send_result(session: HttpSession, job_id: int, wait_seconds: int) -> Iterato
         job = yield from session.unfinished_elsewhere(job_id)
     if job is None:
         raise no_such_job()
-    session.require("a request about a job", EVERYBODY, job.function.name)
+    session.require_job("a request about a job", EVERYBODY, job.function.name)
     if wait_seconds and job.state not in FINAL_STATES and not session.engine.has_job(job_id):
         session.wait_for_end(ResultWait(), job, wait_seconds)
         return

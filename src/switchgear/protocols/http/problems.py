@@ -92,7 +92,9 @@ def validation_problem(error: Exception, where: str = "") -> HttpProblem:
     if not isinstance(error, msgspec.ValidationError):
         return HttpProblem(400, "invalid_json", f"the body is not JSON: {text}", errors=[("pointer", where, text)])
     detail, _, path = text.partition(" - at `$")
-    pointer = where + "".join(f"/{step}" for step in path.rstrip("`").replace("]", "").replace("[", ".").split(".")[1:])
+    # A value of an object with any keys is "[...]" there: the pointer is to the object.
+    steps = path.rstrip("`").replace("[...]", "").replace("]", "").replace("[", ".").split(".")[1:]
+    pointer = where + "".join(f"/{step}" for step in steps)
     if detail.startswith(("Object contains unknown field `", "Object missing required field `")):
         pointer += "/" + detail.split("`")[1].replace("~", "~0").replace("/", "~1")
     return HttpProblem(
