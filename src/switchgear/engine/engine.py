@@ -273,11 +273,6 @@ class Engine:
         self._state.next_job_id = next_job_id
 
     @property
-    def batch_ids(self) -> int:
-        """Jobs from this id on were submitted since changes were last taken."""
-        return self._state.batch_ids
-
-    @property
     def ids_end(self) -> int:
         """No job has this id or a higher one."""
         return self._state.next_job_id if self._state.placement is None else ALL_IDS
@@ -402,6 +397,11 @@ class Engine:
         state.batch += 1
         state.batch_ids = state.next_job_id
         return state.batch - 1
+
+    def await_submissions(self) -> None:
+        """Note that what is submitted next is submitted again after a crash, until it is stored: a worker gets such a
+        job when the submission and the start are stored, so that the start counts."""
+        self._state.batch_ids = ALL_IDS
 
     def batch_is_stored(self, batch: int) -> None:
         """Note that all changes up to this batch are stored: peers need not wait for them any more."""

@@ -105,9 +105,6 @@ class PolledWorker:
     def _on_name(self, body: bytes) -> None:
         self._name = body.decode(errors="replace")[:512]
 
-    def _on_status(self, body: bytes) -> None:
-        """Over HTTP, operators do not control workers: what the worker says of itself is dropped."""
-
     def _on_can_do(self, body: bytes) -> None:
         self._add_function(body, 0.0)
 
@@ -134,6 +131,9 @@ class PolledWorker:
         self._resources = {name.decode(): amount / 1000 for name, amount in amounts.items()}
 
     # --- asking for jobs ---
+
+    def _on_status(self, body: bytes) -> None:
+        """Tell nobody: workers over HTTP cannot be controlled, and only for that the server wants their status."""
 
     def _on_credit(self, body: bytes) -> None:
         number, lease = split_fields(body, 2)
@@ -448,6 +448,7 @@ _HANDLERS: Final = {
     int(Packet.CAN_DO_TIMEOUT): PolledWorker._on_can_do_timeout,
     int(Packet.WORKER_TAGS): PolledWorker._on_tags,
     int(Packet.WORKER_RESOURCES): PolledWorker._on_resources,
+    int(Packet.WORKER_STATUS): PolledWorker._on_status,
     int(Packet.CREDIT): PolledWorker._on_credit,
     int(Packet.GRAB_JOB_UNIQ): PolledWorker._on_grab,
     int(Packet.PRE_SLEEP): PolledWorker._on_pre_sleep,
@@ -460,5 +461,4 @@ _HANDLERS: Final = {
     int(Packet.WORK_WARNING): PolledWorker._on_warning,
     int(Packet.WORK_PROGRESS): PolledWorker._on_progress,
     int(Packet.WORK_STATUS): PolledWorker._on_progress,
-    int(Packet.WORKER_STATUS): PolledWorker._on_status,
 }
