@@ -12,11 +12,13 @@ from switchgear.engine.engine import Engine
 from switchgear.errors import Refused, StorageError
 from switchgear.model import DONE, FINAL_STATES, NORMAL, READY, Delivery, Job, JobState, Peer
 from switchgear.net.hub import Hub
+from switchgear.net.operations.dispatcher import Operations
 from switchgear.storage.base import Store
 from switchgear.storage.memory import MemoryStore
 from switchgear.storage.sqlite import SqliteStore
 from switchgear.telemetry import Telemetry
 from switchgear.testing import FakeClock
+from switchgear.verbs.table import VERBS
 from tests.support.reads import awaited
 
 
@@ -50,6 +52,20 @@ def finish(hub: Hub, job: Job) -> None:
 async def commit(hub: Hub) -> None:
     hub.commits.start()
     await hub.flush()
+
+
+def test_a_job_that_is_completed_without_a_run_is_shown_as_done(tmp_path: Path) -> None:
+    """The store still has it as it was before."""
+
+    async def test(hub: Hub) -> None:
+        job = submit(hub, Delivery.HANDLE)
+        await commit(hub)
+        hub.begin_turn()
+        arguments = {"handle": str(job.id), "result": b""}
+        answer = await awaited(Operations(hub, "H:t:").answered_here(VERBS["complete"], arguments))
+        assert answer["state"] == "done"
+
+    with_hub(SqliteStore(tmp_path / "jobs.db"), test)
 
 
 def test_without_a_durable_store_a_job_is_found_at_every_moment() -> None:

@@ -27,7 +27,9 @@ PING_FUNCTION = "f0"  # the function of the PING/PONG listeners
 class OwnerNode:
     """One server of a cluster, started again and again at the same address."""
 
-    def __init__(self, name: str, store: str, place: Path, *settings: str) -> None:
+    def __init__(
+        self, name: str, store: str, place: Path, *settings: str, lease_seconds: float = LEASE_SECONDS
+    ) -> None:
         self.name = name
         self.port, self.http_port, self.pingpong_port, self.workers_port, self.wmp_port = (
             port_of_our_own() for _ in range(5)
@@ -41,7 +43,7 @@ class OwnerNode:
         ]
         self._command += ["--listen", f"wmp://{HOST}:{self.wmp_port}"]
         usual = ("cluster.enabled=true", "cluster.mode=owners", "cluster.allow_async=true", f"cluster.name={name}")
-        for setting in (*usual, f"cluster.lease_seconds={LEASE_SECONDS}", *settings):
+        for setting in (*usual, f"cluster.lease_seconds={lease_seconds}", *settings):
             self._command += ["--set", setting]
         self.process: subprocess.Popen[bytes] | None = None
 

@@ -70,6 +70,7 @@ class Hub(Context):
         self.operator: Callable[[str, dict[str, Any], list[Any]], Iterator[Step]] = _no_operator
         # Collects the rows of a live table, and adds them to the list.
         self.watcher: Callable[[str, list[Any]], Iterator[Step]] = _no_watcher
+        self.own_name = ""  # among nodes that own functions together
         self.read_loop_lag: Callable[[], float] = float  # the service sets it, and the next one
         self.write_metrics: Callable[[bool, Mapping[str, Mapping[int, int]]], Iterator[bytes]] = _no_metrics
         engine.reports_changes = engine.is_durable = store.durable
@@ -285,6 +286,10 @@ class Hub(Context):
 
     def operate_in_steps(self, verb: str, arguments: dict[str, Any], answer: list[Any]) -> Iterator[Step]:
         return self.operator(verb, arguments, answer)
+
+    @property
+    def node_name(self) -> str:
+        return self.own_name
 
     def watch_in_steps(self, topic: str, rows: list[Any]) -> Iterator[Step]:
         return self.watcher(topic, rows)

@@ -240,7 +240,7 @@ class Service:
     def _connect(self) -> None:
         """Construct listeners and operations, and connect them with the hub."""
         prefix = self._prefix
-        self.operations = Operations(self.hub, f"{prefix}:")
+        self.operations = self._new_operations(f"{prefix}:")
         self.hub.telemetry.handle_prefix = f"{prefix}:"
         self.operations.context.recorder = self.recorder
         self.operations.context.in_thread = done_in_thread
@@ -268,6 +268,16 @@ class Service:
         metrics.recorder = self.recorder
         metrics.connections = self.listeners.connections_by_protocol
         self.hub.write_metrics = metrics.write
+
+    def _new_operations(self, prefix: str) -> Operations:
+        """The verbs of operators."""
+        if self._owners is None:
+            return Operations(self.hub, prefix)
+        from switchgear.net.owners.cluster_operations import ClusterOperations
+
+        operations = ClusterOperations(self.hub, prefix, self._owners)
+        self._owners.run_verb = operations.part_in_steps
+        return operations
 
     def _on_late_loop(self, seconds: float) -> None:
         self.telemetry.emit("loop_late", seconds=round(seconds, 3))

@@ -84,6 +84,11 @@ class Context(ABC):
         See net.operations.dispatcher.  Raises Refused or LookupError.
         """
 
+    @property
+    def node_name(self) -> str:
+        """The name of this server among those that own functions together; empty if it is alone."""
+        return ""
+
     def watch_in_steps(self, topic: str, rows: list[Any]) -> Iterator[Step]:
         """Collect the present rows of a live table in steps: at the end a list of pairs of a key and a row is added.
 

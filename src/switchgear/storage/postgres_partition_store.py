@@ -235,6 +235,11 @@ class PartitionStore(PostgresStore):
 
     # --- reading ---
 
+    async def find_schedule_function(self, name: bytes) -> bytes | None:
+        """The function of the schedule with this name, whoever owns it."""
+        schedules = await self._reads.schedules()
+        return next((schedule.function_name for schedule in schedules if schedule.name == name), None)
+
     async def read_jobs(self, job_ids: Sequence[int]) -> dict[int, Job]:
         """These jobs, as far as they are stored, whoever owns them."""
         try:

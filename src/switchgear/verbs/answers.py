@@ -22,6 +22,7 @@ __all__ = [
     "DeclareAnswer",
     "FunctionAnswer",
     "HeldConnection",
+    "Incomplete",
     "JobAnswer",
     "JobExplanation",
     "JobLogFigures",
@@ -47,6 +48,14 @@ __all__ = [
 ]
 
 PlainBytes: TypeAlias = str | dict[str, str]
+
+
+class Incomplete(TypedDict):
+    """What an answer of several servers lacks: the names of those that did not answer, and the number of partitions of
+    functions that no server owns at this moment."""
+
+    unreachable: list[str]
+    partitions_without_owner: int
 
 
 # --- the server ---
@@ -97,13 +106,15 @@ class HeldConnection(TypedDict):
 
 
 class ListenerFigures(TypedDict):
-    """The connections of one listener, and the one that holds most."""
+    """The connections of one listener, and the one that holds most.  A `node` is one of several servers that own
+    functions: whose listener it is."""
 
     url: str
     connections: int
     input: int
     output: int
     largest: HeldConnection | None
+    node: NotRequired[str]
 
 
 class JobLogFigures(TypedDict):
@@ -116,7 +127,11 @@ class JobLogFigures(TypedDict):
 
 
 class ServerAnswer(TypedDict):
-    """The state of a server; `handle_prefix` has its colon, `events` are counts by name."""
+    """The state of a server; `handle_prefix` has its colon, `events` are counts by name.
+
+    If several servers own functions, jobs, functions, workers, connections, memory and events are the sums of these
+    `nodes`, and the rest is that of the one that was asked.
+    """
 
     version: str
     pid: int
@@ -133,6 +148,7 @@ class ServerAnswer(TypedDict):
     listeners: list[ListenerFigures]
     joblog: JobLogFigures | None
     events: dict[str, int]
+    nodes: NotRequired[list[str]]
 
 
 class ConnectionAnswer(HeldConnection):
@@ -146,6 +162,7 @@ class ConnectionAnswer(HeldConnection):
     running: int
     subscriptions: int
     held: int
+    node: NotRequired[str]  # to which it leads, if several servers own functions
 
 
 class ConnectionsAnswer(TypedDict):
@@ -213,6 +230,7 @@ class WorkerAnswer(TypedDict):
     connected_at: float
     status: dict[str, Any] | None  # what it says of itself; None if it cannot be controlled
     answered_control: int  # the number of the request that the status answers; 0: none
+    node: NotRequired[str]  # to which it is connected, if several servers own functions
 
 
 class ControlledWorker(TypedDict):
@@ -220,6 +238,7 @@ class ControlledWorker(TypedDict):
 
     id: int
     name: PlainBytes
+    node: NotRequired[str]
 
 
 class ControlWorkersAnswer(TypedDict):
@@ -267,6 +286,7 @@ class FunctionAnswer(TypedDict):
     requeued: int
     dead: int
     oldest_ready_seconds: float | None
+    node: NotRequired[str]  # the owner, if several servers own functions
 
 
 class PauseAnswer(TypedDict):
@@ -413,6 +433,7 @@ class BulkProgress(TypedDict):
     changed: int
     examples: list[str]
     created_at: float
+    node: NotRequired[str]  # in lists, if several servers own functions: each has a part of an action
 
 
 class JobExplanation(TypedDict):
@@ -459,6 +480,7 @@ class ScheduleAnswer(TypedDict):
     payload: PlainBytes
     redacted: NotRequired[bool]  # over HTTP, if the setting http.redact hides something of the payload
     options: dict[str, Any]
+    node: NotRequired[str]  # that makes its jobs, if several servers own functions
 
 
 class UnscheduleAnswer(TypedDict):

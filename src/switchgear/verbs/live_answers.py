@@ -3,7 +3,7 @@
 See `verbs.answers` about units and about when annotations are evaluated.
 """
 
-from typing import Any, Final, TypedDict
+from typing import Any, Final, NotRequired, TypedDict
 
 from switchgear.verbs.answers import JobLogFigures, PlainBytes
 
@@ -131,6 +131,7 @@ class AlarmAnswer(TypedDict):
     text: str
     function: PlainBytes | None
     count: int | None
+    node: NotRequired[str]
 
 
 class OverviewAnswer(TypedDict):

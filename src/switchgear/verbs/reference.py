@@ -27,6 +27,9 @@ the epoch. A verb with a wrong argument changes nothing, and the error names the
 Each verb needs a role. Without an [access file](howto/tls-and-access.md), every peer that can connect has all roles;
 only `shutdown` has [a setting of its own](howto/configure.md). A verb that changes something is answered when the
 change is in the store.
+
+If [several servers own functions](howto/cluster-owners.md#operators-see-one-system), any of them can be asked: it
+passes a verb on to the nodes that have what it concerns, and merges their answers.
 """
 
 _ROLES: Final = {
@@ -63,6 +66,7 @@ def _section(verb: OperatorVerb) -> list[str]:
     lines = [f"## {verb.name}", "", *_wrapped(text)]
     lines += ["", f"- Role: {_roles(verb)}", f"- Command: {_face(verb.command, 'switchgear ')}"]
     lines.append(f"- Python: {_face(verb.library, '')}")
+    lines.append(f"- In a cluster of owners: {verb.reach.value}")
     if verb.text_commands:
         lines.append("- Text commands: " + ", ".join(f"`{command}`" for command in verb.text_commands))
     if verb.arguments:

@@ -7,7 +7,7 @@ the checks of the Python library are made from this table, or tested against it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Final
 
@@ -43,6 +43,7 @@ __all__ = [
     "Argument",
     "Keeps",
     "OperatorVerb",
+    "Reach",
     "checked",
 ]
 
@@ -76,6 +77,17 @@ class Keeps(Enum):
     CHANGE = "change"  # what the verb has changed
     EARLIER = "earlier changes"  # what the answer says that others have changed
     NEW_JOB = "new job"  # the job that the answer names; if it cannot be stored, the answer is a refusal
+
+
+class Reach(Enum):
+    """Which servers carry out a verb, if several own functions (`cluster.mode = "owners"`)."""
+
+    HERE = "the node that is asked"
+    FUNCTION = "the owner of the function"
+    SCHEDULE = "the owner of the function of the schedule"
+    JOB = "the owner of the job"
+    JOBS = "the owner of the job or function that is named, and otherwise all nodes"
+    ALL = "all nodes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +124,7 @@ class OperatorVerb:
     keeps: Keeps = Keeps.NOTHING
     is_long: bool = False  # runs in steps, between which the server does other work
     also: frozenset[Role] = frozenset()  # other roles that may use it
+    reach: Reach = field(kw_only=True)  # no default: whoever adds a verb decides
     command: str = ""
     library: str = ""
     text_commands: tuple[str, ...] = ()  # commands of the text protocol that do the same, as gearmand formats it
@@ -225,6 +238,7 @@ _ROWS: Final = (
         "Show the state of the server, and what it holds in memory.",
         Role.READ,
         answers.ServerAnswer,
+        reach=Reach.ALL,
         command="server",
         library="App.server",
         text_commands=("version", "getpid", "verbose"),
@@ -243,6 +257,7 @@ _ROWS: Final = (
             ),
         ),
         is_long=True,
+        reach=Reach.HERE,
         command="(dashboard; it uses this verb for embedded directories)",
         library="(App.dashboard; it uses this verb for embedded directories)",
     ),
@@ -251,6 +266,7 @@ _ROWS: Final = (
         "List the servers that share the jobs in one PostgreSQL; none if the server is not one of several.",
         Role.READ,
         list[answers.NodeAnswer],
+        reach=Reach.HERE,
         command="nodes",
         library="App.nodes",
     ),
@@ -260,6 +276,7 @@ _ROWS: Final = (
         Role.READ,
         live_answers.OverviewAnswer,
         is_long=True,
+        reach=Reach.ALL,
         command="top",
         library="(App.server has the state of the server)",
     ),
@@ -268,6 +285,7 @@ _ROWS: Final = (
         "Count jobs by the protocol they came by and the protocol of the workers that ran them.",
         Role.READ,
         live_answers.FlowsAnswer,
+        reach=Reach.ALL,
         command="(GET /v1/flows over HTTP)",
         library="(for programs that watch a server; GET /v1/flows over HTTP)",
     ),
@@ -290,6 +308,7 @@ _ROWS: Final = (
             Argument("names", Boolean(), "Also name the functions that have series of their own.", default=False),
         ),
         is_long=True,
+        reach=Reach.ALL,
         command="(GET /v1/series over HTTP)",
         library="(for programs that watch a server; GET /v1/series over HTTP)",
     ),
@@ -316,6 +335,7 @@ _ROWS: Final = (
             Argument("seconds", Number(60, 1), "Go on recording for so long; default: 30 seconds.", unit="seconds"),
         ),
         is_long=True,
+        reach=Reach.HERE,
         command="(GET /v1/stream over HTTP)",
         library="(for programs that watch a server; GET /v1/stream over HTTP)",
     ),
@@ -326,6 +346,7 @@ _ROWS: Final = (
         live_answers.PastAnswer,
         (Argument("t", Number(LATEST_SECONDS), "The time.", unit="seconds since the epoch", required=True),),
         is_long=True,
+        reach=Reach.ALL,
         command="(GET /v1/at over HTTP)",
         library="(for programs that watch a server; GET /v1/at over HTTP)",
     ),
@@ -350,6 +371,7 @@ _ROWS: Final = (
             ),
         ),
         is_long=True,
+        reach=Reach.HERE,
         command="(switchgear log, which reads the database)",
         library="(for programs that watch a server; GET /v1/runs over HTTP)",
     ),
@@ -359,6 +381,7 @@ _ROWS: Final = (
         Role.READ,
         live_answers.StorageAnswer,
         is_long=True,
+        reach=Reach.ALL,
         command="(GET /v1/storage over HTTP)",
         library="(for programs that watch a server; GET /v1/storage over HTTP)",
     ),
@@ -377,6 +400,7 @@ _ROWS: Final = (
             ),
         ),
         is_long=True,
+        reach=Reach.ALL,
         command="server --connections",
         library="App.connections",
     ),
@@ -387,6 +411,7 @@ _ROWS: Final = (
         answers.ServerExplanation,
         is_long=True,
         also=_ONE_JOB,
+        reach=Reach.ALL,
         command="explain",
         library="App.explain_server",
     ),
@@ -396,6 +421,7 @@ _ROWS: Final = (
         Role.READ,
         list[answers.WorkerAnswer],
         is_long=True,
+        reach=Reach.ALL,
         command="workers",
         library="App.workers",
         text_commands=("workers",),
@@ -417,6 +443,7 @@ _ROWS: Final = (
             Argument("text", PlainText(60_000), "With broadcast: the text.", metavar="TEXT"),
         ),
         is_long=True,
+        reach=Reach.ALL,
         command="control",
         library="App.control_workers",
     ),
@@ -431,6 +458,7 @@ _ROWS: Final = (
             replace(LIMIT, help="The maximum number of entries.", unit="entries"),
         ),
         is_long=True,
+        reach=Reach.HERE,
         command="(switchgear log --audit, which reads the database)",
         library="(for programs that watch a server; GET /v1/audit over HTTP)",
     ),
@@ -441,6 +469,7 @@ _ROWS: Final = (
         Role.READ,
         list[answers.FunctionAnswer],
         is_long=True,
+        reach=Reach.ALL,
         command="functions",
         library="App.functions",
         text_commands=("status", "prioritystatus"),
@@ -451,6 +480,7 @@ _ROWS: Final = (
         Role.READ,
         live_answers.TimesAnswer,
         (FUNCTION_NAME,),
+        reach=Reach.FUNCTION,
         command="(GET /v1/functions/{function}/times over HTTP)",
         library="(for programs that watch a server; over HTTP)",
     ),
@@ -464,6 +494,7 @@ _ROWS: Final = (
             Argument("limit", Whole(1, MOST_JOBS, clamped=True), "The maximum number of keys.", default=100),
         ),
         is_long=True,
+        reach=Reach.FUNCTION,
         command="(GET /v1/functions/{function}/keys over HTTP)",
         library="(for programs that watch a server; over HTTP)",
     ),
@@ -474,6 +505,7 @@ _ROWS: Final = (
         answers.PauseAnswer,
         (FUNCTION_NAME,),
         Keeps.CHANGE,
+        reach=Reach.FUNCTION,
         command="pause",
         library="App.pause",
     ),
@@ -484,6 +516,7 @@ _ROWS: Final = (
         answers.PauseAnswer,
         (FUNCTION_NAME,),
         Keeps.CHANGE,
+        reach=Reach.FUNCTION,
         command="resume",
         library="App.resume",
     ),
@@ -522,6 +555,7 @@ _ROWS: Final = (
         ),
         Keeps.CHANGE,
         also=_DECLARED,
+        reach=Reach.FUNCTION,
         command="limit",
         library="App.limit",
     ),
@@ -531,6 +565,7 @@ _ROWS: Final = (
         Role.OPERATE,
         None,
         keeps=Keeps.CHANGE,
+        reach=Reach.FUNCTION,
         command="(gearadmin and other clients of the text protocol)",
         library="(gearadmin and other clients of the text protocol)",
         text_commands=("maxqueue",),
@@ -540,6 +575,7 @@ _ROWS: Final = (
         "Let there be a function without jobs and workers.",
         Role.OPERATE,
         None,
+        reach=Reach.FUNCTION,
         command="(a function appears with its first job or worker)",
         library="(a function appears with its first job or worker)",
         text_commands=("create",),
@@ -550,6 +586,7 @@ _ROWS: Final = (
         Role.OPERATE,
         None,
         keeps=Keeps.CHANGE,
+        reach=Reach.FUNCTION,
         command="(the server forgets unused functions when it needs room)",
         library="(the server forgets unused functions when it needs room)",
         text_commands=("drop",),
@@ -562,6 +599,7 @@ _ROWS: Final = (
         answers.JobsPage,
         (FUNCTION, STATES, UNIQUE, NAME, DEAD, ERROR, KEY, CONTAINS, SINCE, UNTIL, BEFORE_ID, LIMIT),
         is_long=True,
+        reach=Reach.ALL,
         command="jobs",
         library="App.jobs",
         text_commands=("show",),
@@ -583,6 +621,7 @@ _ROWS: Final = (
         ),
         also=_ONE_JOB,
         is_long=True,
+        reach=Reach.JOB,
         command="job",
         library="Job.status",
     ),
@@ -603,6 +642,7 @@ _ROWS: Final = (
             Argument("limit", Whole(1, MOST_JOBS, clamped=True), "The maximum number of groups.", default=100),
         ),
         is_long=True,
+        reach=Reach.HERE,
         command="(GET /v1/errors over HTTP; switchgear jobs --state failed lists the jobs)",
         library="(for programs that watch a server; GET /v1/errors over HTTP)",
     ),
@@ -617,6 +657,7 @@ _ROWS: Final = (
             replace(HANDLE_OR_SELECTION, help="Only jobs that are connected with this one."),
         ),
         is_long=True,
+        reach=Reach.JOBS,
         command="(GET /v1/graph over HTTP; switchgear dwork graph draws small graphs)",
         library="(for programs that watch a server; GET /v1/graph over HTTP)",
     ),
@@ -628,6 +669,7 @@ _ROWS: Final = (
         (Argument("handles", HandleList(MOST_HANDLES), "The handles of jobs.", required=True),),
         is_long=True,
         also=_ONE_JOB,
+        reach=Reach.ALL,
         command="(for programs that follow many jobs; switchgear job shows one)",
         library="JobGroup.counts",
     ),
@@ -639,6 +681,7 @@ _ROWS: Final = (
         (ONE_HANDLE,),
         also=_ONE_JOB,
         is_long=True,
+        reach=Reach.JOB,
         command="explain",
         library="Job.explain",
     ),
@@ -663,6 +706,7 @@ _ROWS: Final = (
         ),
         Keeps.CHANGE,
         is_long=True,
+        reach=Reach.JOBS,
         command="cancel",
         library="Job.cancel, App.cancel_all",
         text_commands=("cancel",),
@@ -689,6 +733,7 @@ _ROWS: Final = (
         ),
         Keeps.CHANGE,
         is_long=True,
+        reach=Reach.JOBS,
         command="retry",
         library="Job.retry, App.retry_all",
     ),
@@ -716,6 +761,7 @@ _ROWS: Final = (
         ),
         Keeps.CHANGE,
         is_long=True,
+        reach=Reach.ALL,
         command="(cancel and retry use it for more than 1,000 jobs)",
         library="App.bulk",
     ),
@@ -726,6 +772,7 @@ _ROWS: Final = (
         list[answers.BulkProgress],
         (BULK_ID,),
         Keeps.EARLIER,
+        reach=Reach.ALL,
         command="(cancel and retry show the progress of theirs)",
         library="BulkOperation.refresh",
     ),
@@ -736,6 +783,7 @@ _ROWS: Final = (
         answers.BulkProgress,
         (replace(BULK_ID, required=True),),
         Keeps.EARLIER,
+        reach=Reach.ALL,
         command="(Ctrl-C in cancel and retry aborts theirs)",
         library="BulkOperation.abort",
     ),
@@ -762,6 +810,7 @@ _ROWS: Final = (
         ),
         Keeps.CHANGE,
         is_long=True,
+        reach=Reach.JOB,
         command="change",
         library="Job.change",
     ),
@@ -774,6 +823,7 @@ _ROWS: Final = (
         Keeps.CHANGE,
         is_long=True,
         also=_ONE_JOB | _DECLARED,  # for events; see `net.operations.verb_access`
+        reach=Reach.JOB,
         command="(signal; it completes the job of an event)",
         library="Job.complete",
     ),
@@ -790,6 +840,7 @@ _ROWS: Final = (
         Keeps.CHANGE,
         is_long=True,
         also=_ONE_JOB,
+        reach=Reach.JOB,
         command="(for running tasks)",
         library="(CurrentJob.wait_for and others in a running task use it)",
     ),
@@ -802,6 +853,7 @@ _ROWS: Final = (
         Keeps.CHANGE,
         is_long=True,
         also=_ONE_JOB,
+        reach=Reach.JOB,
         command="(for running tasks)",
         library="(CurrentJob.spawn in a running task uses it)",
     ),
@@ -845,6 +897,7 @@ _ROWS: Final = (
         Keeps.CHANGE,
         also=_DECLARED,
         is_long=True,
+        reach=Reach.SCHEDULE,
         command="schedule add",
         library="App.declare",
     ),
@@ -862,6 +915,7 @@ _ROWS: Final = (
         Keeps.CHANGE,
         is_long=True,
         also=_DECLARED,
+        reach=Reach.ALL,
         command="(workers do it when they start)",
         library="App.declare",
     ),
@@ -871,6 +925,7 @@ _ROWS: Final = (
         Role.READ,
         list[answers.ScheduleAnswer],
         is_long=True,
+        reach=Reach.ALL,
         command="schedules",
         library="AppSchedules.list",
     ),
@@ -881,6 +936,7 @@ _ROWS: Final = (
         answers.UnscheduleAnswer,
         (SCHEDULE_NAME,),
         Keeps.CHANGE,
+        reach=Reach.SCHEDULE,
         command="schedule remove",
         library="AppSchedules.remove",
     ),
@@ -892,6 +948,7 @@ _ROWS: Final = (
         (SCHEDULE_NAME,),
         Keeps.CHANGE,
         is_long=True,
+        reach=Reach.SCHEDULE,
         command="schedule pause",
         library="AppSchedules.pause",
     ),
@@ -903,6 +960,7 @@ _ROWS: Final = (
         (SCHEDULE_NAME,),
         Keeps.CHANGE,
         is_long=True,
+        reach=Reach.SCHEDULE,
         command="schedule resume",
         library="AppSchedules.resume",
     ),
@@ -913,6 +971,7 @@ _ROWS: Final = (
         answers.RunScheduleAnswer,
         (SCHEDULE_NAME,),
         Keeps.NEW_JOB,
+        reach=Reach.SCHEDULE,
         command="schedule run",
         library="AppSchedules.run",
     ),
@@ -922,6 +981,7 @@ _ROWS: Final = (
         "Stop the server, at once or when the running jobs have ended.",
         Role.ADMIN,
         None,
+        reach=Reach.HERE,
         command="(send the process SIGTERM, or use gearadmin --shutdown)",
         library="(a program does not stop the server of others)",
         text_commands=("shutdown",),

@@ -157,13 +157,15 @@ class Client:
     def control(self, verb: str, **arguments: Any) -> Any:
         """The answer to a CONTROL request, which needs a Switchgear server; arguments of None are left out.
 
-        The verbs are listed in docs/verbs.md.
+        The verbs are listed in docs/verbs.md.  If servers that own functions together have not all answered, what is
+        missing is logged, and is in `incomplete` until the next request.
         """
         self._require_extensions()
         self._connect()
         pending = ControlRequest(verb, arguments)
         pending.send(self._protocol)
         self._wait_for(pending)
+        self.incomplete = pending.incomplete
         return pending.future.result()
 
     def _require_extensions(self) -> None:

@@ -5,6 +5,7 @@ Each request has a future that it completes: of `concurrent.futures` for threads
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -27,6 +28,7 @@ from switchgear.numbers import whole_number
 from switchgear.protocols.gearman.codec import TEXT
 from switchgear.protocols.gearman.codec import request as packet_of
 from switchgear.protocols.gearman.messages import Packet
+from switchgear.verbs.completeness import told_incomplete
 
 if TYPE_CHECKING:
     from switchgear.client.gearman.client_protocol import ClientProtocol
@@ -43,6 +45,8 @@ __all__ = [
     "SubscribeRequest",
     "TextRequest",
 ]
+
+log = logging.getLogger("switchgear")
 
 CREATED: Final = int(Packet.JOB_CREATED)
 UNKNOWN: Final = "unknown"  # the state of a job that the server does not have
@@ -286,6 +290,7 @@ class ControlRequest(RoutedSingleRequest):
     def __init__(self, verb: str, arguments: dict[str, Any], future: Completable | None = None) -> None:
         super().__init__(future)
         self.verb = verb
+        self.incomplete: dict[str, Any] | None = None  # `verbs.answers.Incomplete`, if servers did not answer
         self.may_repeat = verb in READ_ONLY_VERBS
         self._handle = arguments.get("handle") or ""
         self._packet = control_packet(verb, arguments)
@@ -301,8 +306,13 @@ class ControlRequest(RoutedSingleRequest):
         if kind != Packet.CONTROL_RES:
             self.fail(ClientError(f"the server answered {self.verb} with a packet of type {kind}"))
             return False
+        text, _, note = body.partition(b"\0")
         try:
-            self.succeed(msgspec.json.decode(body))
+            answer = msgspec.json.decode(text)
+            if note:
+                self.incomplete = msgspec.json.decode(note, type=dict[str, Any])
+                log.warning("%s", told_incomplete(self.verb, self.incomplete))
+            self.succeed(answer)
         except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
             self.fail(ClientError(f"the server answered {self.verb} with something that is not JSON: {error}"))
         return False

@@ -30,6 +30,7 @@ from switchgear.client.http.submissions import SUBMISSIONS, HttpSubmissions
 from switchgear.errors import PeerError
 from switchgear.protocols.gearman.codec import REQUEST, TEXT, GearmanDecoder, response
 from switchgear.protocols.gearman.messages import Packet
+from switchgear.verbs.completeness import incomplete_of_headers
 
 __all__ = ["HttpConversation"]
 
@@ -134,7 +135,9 @@ class HttpConversation:
 
         def on_answer(answer: HttpAnswer) -> None:
             if answer.is_good:
-                self._answers.answer(slot, response(Packet.CONTROL_RES, answer.body))
+                incomplete = incomplete_of_headers(answer.headers)
+                fields = [answer.body] if incomplete is None else [answer.body, msgspec.json.encode(incomplete)]
+                self._answers.answer(slot, response(Packet.CONTROL_RES, *fields))
             else:
                 concerns_job = b'"handle"' in arguments
                 self._answers.answer(slot, problem_packet(answer, self.server, concerns_job=concerns_job, verb=verb))

@@ -70,7 +70,7 @@ class SeriesRecorder:
             )
             self._total_counts = totals.counts[:COUNTED]
             oldest = 0.0 if totals.oldest_us is None else (totals.now_us - totals.oldest_us) / SECOND_US
-            values = (*counted, totals.ready, totals.running, oldest, len(self._engine.workers))
+            values = (*counted, totals.ready, totals.running, oldest, len(self._context.workers()))
             self.total.add(number, values)
             yield from self._make_room()
         finally:
@@ -78,7 +78,7 @@ class SeriesRecorder:
 
     def _sample_functions(self, number: int) -> Steps:
         now_us = self._engine.now_us
-        functions = list(self._engine.functions.values())
+        functions = self._context.functions()
         counts: dict[Function, tuple[int, ...]] = {}
         other = list(ZEROS)
         self._may_forget = True

@@ -114,7 +114,7 @@ class ConnectionOperations:
         text = f"memory is full: {short_bytes(figures['held'])} of {short_bytes(figures['limit'])} are held"
         text += f" (limits.memory_bytes), most of it for {HOLDERS[largest]}: {short_bytes(by_name[largest])}"
         reasons = [reason("memory_full", text, figures)]
-        functions = self._engine.functions.values()
+        functions = self._context.functions()
         function = max(functions, key=lambda function: function.total, default=None)
         if function is not None and function.total:
             name = plain(function.name)

@@ -8,7 +8,7 @@ from typing import Any
 
 from switchgear.errors import StorageError
 from switchgear.joblog.recorder import Recorder
-from switchgear.model import Job
+from switchgear.model import Function, Job, Worker
 from switchgear.model.duration_histogram import DurationHistogram
 from switchgear.net.connections.tcp_connection import Connection
 from switchgear.net.hub import Hub
@@ -49,6 +49,8 @@ def done_in_thread(work: Callable[[], Any]) -> PendingRead:
 class OperationsContext:
     """Shared state of the operator verbs of one server."""
 
+    is_one_of_several = False  # servers that own functions: the engine may have jobs of others
+
     def __init__(self, hub: Hub, handle_prefix: str) -> None:
         self.hub = hub
         self.engine = hub.engine
@@ -70,6 +72,36 @@ class OperationsContext:
         self.recent_counts = RecentCounts()  # of all functions together
         self.recent_events = RecentCounts()  # of the telemetry
         self._prefix = handle_prefix.encode()
+
+    # --- what this server has; one of several that own functions has only its own: see `net.owners` ---
+
+    def functions(self) -> list[Function]:
+        """The functions of which this server has the jobs."""
+        return list(self.engine.functions.values())
+
+    def job_count(self) -> int:
+        """How many unfinished jobs there are."""
+        return self.engine.job_count()
+
+    def workers(self) -> list[Worker]:
+        """The workers that are connected to this server."""
+        return list(self.engine.workers.values())
+
+    def worker_count(self, function: Function) -> int:
+        """How many workers that are connected to this server can do a function."""
+        return len(function.workers)
+
+    def has_own(self, job: Job) -> bool:
+        """Whether the function of a job is this server's."""
+        return True
+
+    def find_schedule_function(self, name: bytes) -> Reading[bytes | None]:
+        """The function of the schedule with this name, or `None`; raises Refused."""
+        yield from ()
+        schedule = self.engine.schedules.get(name)
+        return None if schedule is None else schedule.function_name
+
+    # --- jobs by their handles ---
 
     def handle(self, job_id: int) -> str:
         """The handle of a job."""

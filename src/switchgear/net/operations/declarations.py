@@ -23,6 +23,7 @@ class DeclarationOperations:
     """The verb about what belongs to apps."""
 
     def __init__(self, context: OperationsContext) -> None:
+        self._context = context
         self._engine = context.engine
 
     def declare(self, owner: str, schedules: list[str], functions: list[str], remove: bool) -> Steps:
@@ -57,7 +58,7 @@ class DeclarationOperations:
 
     def _stale_limits(self, owner: str, declared: set[bytes]) -> Steps:
         stale: list[bytes] = []
-        for place, function in enumerate(list(self._engine.functions.values())):
+        for place, function in enumerate(self._context.functions()):
             limiter = function.limiter
             if limiter is not None and limiter.policy.owner == owner and function.name not in declared:
                 stale.append(function.name)

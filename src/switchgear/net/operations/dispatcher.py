@@ -33,26 +33,30 @@ from switchgear.net.operations.storage import StorageOperations
 from switchgear.net.operations.stream import StreamOperations
 from switchgear.net.operations.verb_access import check_arguments, shown_arguments, visible_answer
 from switchgear.net.operations.verb_slots import VerbSlots
+from switchgear.net.operations.verb_steps import Steps
 from switchgear.net.operations.worker_control import WorkerControlOperations
 from switchgear.protocols.pending_read import PendingRead, Step
 from switchgear.protocols.session import Session
 from switchgear.refusals import REFUSED_STORAGE
-from switchgear.verbs.table import VERBS, checked
+from switchgear.verbs.answers import Incomplete
+from switchgear.verbs.table import VERBS, OperatorVerb, checked
 
-__all__ = ["Operations"]
+__all__ = ["COLLECTING", "Operations"]
 
 
 class Operations:
     """The verbs of one server."""
 
-    def __init__(self, hub: Hub, handle_prefix: str) -> None:
-        self.context = context = OperationsContext(hub, handle_prefix)
+    def __init__(self, hub: Hub, handle_prefix: str, context: OperationsContext | None = None) -> None:
+        self.context = context = context or OperationsContext(hub, handle_prefix)
         self.live_rows = LiveRows(context)
         overview = OverviewOperations(context)
         flows = FlowOperations(context)
         self.series_recorder = SeriesRecorder(context, overview, flows)
         jobs = JobOperations(context)
         self.bulk = BulkOperations(context, jobs)
+        self.schedules = ScheduleOperations(context)
+        self.worker_control = WorkerControlOperations(context)
         subjects = (
             ServerOperations(context),
             overview,
@@ -69,10 +73,10 @@ class Operations:
             ErrorOperations(context),
             GraphOperations(context),
             ExplainOperations(context),
-            ScheduleOperations(context),
+            self.schedules,
             AuditOperations(context),
             DeclarationOperations(context),
-            WorkerControlOperations(context),
+            self.worker_control,
         )
         self._slots = VerbSlots(COLLECTING)
         # The method of a verb has its name, and takes its arguments.
@@ -96,10 +100,10 @@ class Operations:
     def in_steps(self, verb: str, arguments: dict[str, Any], answers: list[Any]) -> Iterator[Step]:
         """Run a verb in steps; at the end the answer is added to the list.
 
-        The engine's speaker is the peer that asks, whose permissions decide.  Raises Refused.
+        If servers that have a part of the answer did not give it, a note about that (`verbs.answers.Incomplete`) is the
+        second in the list.  The engine's speaker is the peer that asks, whose permissions decide.  Raises Refused.
         """
-        handler = self.handlers.get(verb)
-        if handler is None:
+        if verb not in self.handlers:
             raise ValueError(f"unknown verb {verb[:100]!r}; there are {', '.join(self.handlers)}")
         row = VERBS[verb]
         speaker = self.context.engine.speaker  # None: a part of the server asks, and no peer
@@ -111,19 +115,32 @@ class Operations:
         try:
             if session is not None:
                 yield from check_arguments(self.context, session, row, values)
-            answer = handler(**values)
-            if row.is_long:
-                answer = yield from self._slots.holding(verb, answer)
+            missing: list[Incomplete] = []
+            answer = yield from self._slots.holding(verb, self.answered(row, arguments, values, missing))
             shown = answer
             if session is not None:
                 shown = yield from visible_answer(self.context, session, verb, answer)
             answers.append(shown)
+            answers += missing
             if row.changes and asker is not None and has_changed(verb, arguments, answer):
                 self.context.hub.audit(asker, verb, shown_arguments(arguments))
         except (TypeError, ValueError, OverflowError) as error:
             raise ValueError(f"{verb}: {error}") from error
         except StorageError as error:
             raise Refused(REFUSED_STORAGE, str(error)) from error
+
+    def answered(
+        self, row: OperatorVerb, given: dict[str, Any], values: dict[str, Any], missing: list[Incomplete]
+    ) -> Steps:
+        """The answer to a verb.  `given` are the arguments as the peer gave them, `values` are all, checked."""
+        return (yield from self.answered_here(row, values))
+
+    def answered_here(self, row: OperatorVerb, values: dict[str, Any]) -> Steps:
+        """The answer of this server alone."""
+        answer = self.handlers[row.name](**values)
+        if row.is_long:
+            answer = yield from answer
+        return answer
 
 
 def has_changed(verb: str, arguments: dict[str, Any], answer: Any) -> bool:

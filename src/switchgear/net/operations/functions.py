@@ -25,12 +25,13 @@ class FunctionOperations:
     """The verbs about functions: their queues and limits, and whether their jobs are assigned."""
 
     def __init__(self, context: OperationsContext) -> None:
+        self._context = context
         self._engine = context.engine
 
     # --- listing ---
 
     def functions(self) -> Steps:
-        return in_steps(self._function, list(self._engine.functions.values()))
+        return in_steps(self._function, self._context.functions())
 
     def _function(self, function: Function) -> FunctionAnswer:
         return {
@@ -42,7 +43,7 @@ class FunctionOperations:
             ],
             "running": function.running,
             "waiting_or_scheduled": function.total - function.ready - function.running,
-            "workers": len(function.workers),
+            "workers": self._context.worker_count(function),
             "paused": function.paused,
             "limits": list(function.limits),
             "policy": self._policy(function),

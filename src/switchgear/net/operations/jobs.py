@@ -36,7 +36,7 @@ from switchgear.model import (
 )
 from switchgear.net.operations.attempts import attempt_history, logged_starts, present_start
 from switchgear.net.operations.context import OperationsContext
-from switchgear.net.operations.unfinished_jobs import MOST_SEARCHED, SCANNED_PER_STEP, UnfinishedJobs, matches
+from switchgear.net.operations.unfinished_jobs import MOST_SEARCHED, SCANNED_PER_STEP, UnfinishedJobs
 from switchgear.net.operations.values import encoded, plain, told
 from switchgear.net.operations.verb_steps import Steps, in_steps
 from switchgear.protocols.handles import number_in_handle
@@ -76,7 +76,8 @@ class JobOperations:
         self._context = context
         self._hub = context.hub
         self._engine = context.engine
-        self._unfinished = UnfinishedJobs(context.engine)
+        self._unfinished = UnfinishedJobs(context.engine, context.has_own if context.is_one_of_several else None)
+        self._matches = self._unfinished.matches
 
     # --- listing ---
 
@@ -88,7 +89,7 @@ class JobOperations:
         kept, searched_to = yield from self._search(query)
         # The store may lag behind: a job that the engine has is in the engine's state, and other unfinished ones have
         # ended.
-        found = {job.id: job for job in unfinished if job.state not in FINAL_STATES or matches(job, query)}
+        found = {job.id: job for job in unfinished if job.state not in FINAL_STATES or self._matches(job, query)}
         found |= {job.id: job for job in kept if job.state in FINAL_STATES and not self._engine.has_job(job.id)}
         if query.contains:
             found |= self._found_by_payload(kept, query)
@@ -105,7 +106,7 @@ class JobOperations:
         """Those of the jobs that the engine has, by id: only the store may have their payloads."""
         otherwise = replace(query, contains=b"")
         jobs = [self._engine.look_at(job.id) for job in kept]
-        return {job.id: job for job in jobs if job is not None and matches(job, otherwise)}
+        return {job.id: job for job in jobs if job is not None and self._matches(job, otherwise)}
 
     def _search(self, query: JobQuery) -> Steps:
         """Jobs of the store that match, and the lowest id that was examined; 0 if all were."""
@@ -271,7 +272,7 @@ class JobOperations:
         before_id = 0
         while len(job_ids) < most:
             some = list(islice(self._engine.newest_first(before_id), SCANNED_PER_STEP))
-            job_ids.extend([job.id for job in some if job.state not in FINAL_STATES and matches(job, query)])
+            job_ids.extend([job.id for job in some if job.state not in FINAL_STATES and self._matches(job, query)])
             if len(some) < SCANNED_PER_STEP:
                 break
             before_id = some[-1].id
@@ -284,7 +285,7 @@ class JobOperations:
         before_id = 0
         while len(job_ids) < most:
             found, before_id = yield from self._search(replace(query, before_id=before_id))
-            job_ids.extend([job.id for job in found])
+            job_ids.extend([job.id for job in found if self._context.has_own(job)])
             if not before_id:
                 break
             yield False
@@ -322,7 +323,7 @@ class JobOperations:
         if self._engine.refusal is not None:
             raise Refused(self._engine.refusal.reason, str(self._engine.refusal))
         found, searched_to = yield from self._search(query)
-        retried = yield from self._revive_all([job.id for job in found])
+        retried = yield from self._revive_all([job.id for job in found if self._context.has_own(job)])
         many: RetryAnswer = {"retried": retried, "count": len(retried), "next_before_id": searched_to or None}
         return many
 
@@ -371,8 +372,8 @@ class JobOperations:
         """Complete a job that does not run, without running it."""
         job = yield from self._context.named_job(handle)
         self._engine.complete_without_run(job, result)
-        job = yield from self._context.named_job(handle)
-        return self._summary(job)
+        # Its end is not stored yet, and the store would say what it was before.
+        return self._summary(self._hub.find_unkept_end(job.id) or (yield from self._context.named_job(handle)))
 
     def wait_for(self, handle: str, after: list[str], on_failure: str) -> Steps:
         """Let an unfinished job wait for others, and take it from its worker if it runs."""

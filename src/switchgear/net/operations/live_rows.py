@@ -33,11 +33,11 @@ class LiveRows:
         """Collect the rows of `functions` or `workers`; at the end the list of them is added to `rows`."""
         collected: list[KeyedRow] = []
         if topic == "functions":
-            for portion in function_portions(list(self._engine.functions.values()), ROWS_PER_STEP):
+            for portion in function_portions(self._context.functions(), ROWS_PER_STEP):
                 collected += [self._function(function) for function in portion]
                 yield False
         else:
-            workers = list(self._engine.workers.values())
+            workers = self._context.workers()
             for start in range(0, len(workers), ROWS_PER_STEP):
                 collected += [self._worker(worker) for worker in workers[start : start + ROWS_PER_STEP]]
                 yield False
@@ -53,7 +53,7 @@ class LiveRows:
             running,
             waiting,
             total - ready - running - waiting,
-            len(function.workers),
+            self._context.worker_count(function),
             function.paused,
             *function.counts(),
             None if created_us is None else created_us / SECOND_US,

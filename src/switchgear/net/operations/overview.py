@@ -87,7 +87,7 @@ class OverviewOperations:
 
     def overview(self) -> Steps:
         totals = yield from self.totals()
-        workers = yield from self._workers(list(self._engine.workers.values()))
+        workers = yield from self._workers(self._context.workers())
         connections, unread = yield from self._connections(self._context.open_connections())
         hub, engine = self._context.hub, self._engine
         now_us = totals.now_us
@@ -141,7 +141,7 @@ class OverviewOperations:
         """The sums of all functions, in steps; the present time is that of the first step."""
         engine = self._engine
         totals = FunctionTotals(engine.now_us, engine.dropped_counts)
-        functions = list(engine.functions.values())
+        functions = self._context.functions()
         for portion in function_portions(functions, ITEMS_PER_STEP):
             for function in portion:
                 totals.add(function)

@@ -53,12 +53,29 @@ class ScheduleOperations:
         owner: str | None,
     ) -> Steps:
         """Add a schedule, or change the schedule with that name."""
+        wanted = self.wanted(name, function, payload, cron, every_seconds, timezone, catch_up, overlap, options, owner)
+        return (yield from self._described([self._engine.set_schedule(wanted)]))[0]
+
+    def wanted(
+        self,
+        name: str,
+        function: str,
+        payload: bytes,
+        cron: str,
+        every_seconds: float,
+        timezone: str,
+        catch_up: str,
+        overlap: bool,
+        options: dict[str, Any] | None,
+        owner: str | None,
+    ) -> Schedule:
+        """The schedule that these arguments describe; raises ValueError."""
         given = read_options(options or {})
         try:
             timetable = timetable_of(cron, every_seconds, timezone)
         except ConfigError as error:
             raise ValueError(str(error)) from error
-        wanted = Schedule(
+        return Schedule(
             name=name.encode(),
             timetable=timetable,
             function_name=function.encode(),
@@ -68,7 +85,6 @@ class ScheduleOperations:
             owner=(owner or "").encode(),
             **given,
         )
-        return (yield from self._described([self._engine.set_schedule(wanted)]))[0]
 
     def schedules(self) -> Steps:
         """All schedules, sorted by name."""

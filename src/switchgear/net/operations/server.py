@@ -45,9 +45,9 @@ class ServerOperations:
             "handle_prefix": context.handle_prefix,
             "store": hub.store.url,
             "storage_error": str(hub.storage_error or ""),
-            "jobs": engine.job_count(),
-            "functions": len(engine.functions),
-            "workers": len(self._engine.workers),
+            "jobs": context.job_count(),
+            "functions": len(context.functions()),
+            "workers": len(context.workers()),
             "connections": context.connections(),
             "draining": engine.refusal is not None and engine.refusal.reason == "draining",
             "memory": memory_figures(engine.memory),
@@ -82,7 +82,7 @@ class ServerOperations:
         return self._context.nodes()
 
     def workers(self) -> Steps:
-        return in_steps(self._worker, list(self._engine.workers.values()))
+        return in_steps(self._worker, self._context.workers())
 
     def _worker(self, worker: Worker) -> WorkerAnswer:
         transport = getattr(worker.peer, "transport", None)

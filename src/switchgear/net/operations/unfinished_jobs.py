@@ -6,7 +6,7 @@ the engine's counters say when no more can match, and packed jobs are left out w
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Final
 
@@ -28,8 +28,12 @@ BYTES_PER_STEP: Final = 1024 * 1024  # of payloads that are searched for a text
 class UnfinishedJobs:
     """The unfinished jobs of an engine, to be searched."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, has_own: Callable[[Job], bool] | None = None) -> None:
+        """`has_own` tells which jobs are this server's, if some in the engine are not."""
         self._engine = engine
+        self.matches: Callable[[Job, JobQuery], bool] = matches
+        if has_own is not None:
+            self.matches = lambda job, query: has_own(job) and matches(job, query)
 
     def search(self, query: JobQuery) -> Steps:
         """Unfinished jobs that match, the newest first, up to the limit, and the lowest id that was examined; 0 if all
@@ -43,7 +47,7 @@ class UnfinishedJobs:
         if candidates is None:
             return (yield from self._scan(query, states, function))
         while some := list(islice(candidates, SCANNED_PER_STEP)):
-            found += [job for job in some if job.state not in FINAL_STATES and matches(job, query)]
+            found += [job for job in some if job.state not in FINAL_STATES and self.matches(job, query)]
             yield False
         found.sort(key=lambda job: -job.id)
         if len(found) < query.limit:
@@ -92,7 +96,7 @@ class UnfinishedJobs:
                 examined += 1
                 if job.state in states and len(seen) <= MOST_SEEN and (function is None or job.function is function):
                     seen.append(job.id)
-                if matches(job, query):
+                if self.matches(job, query):
                     found.append(job)
                     if len(found) == query.limit:
                         return found, job.id

@@ -49,7 +49,7 @@ def check_arguments(context: OperationsContext, session: Session, verb: Operator
     if function is not None:
         session.require(verb.name, EVERYBODY, function.encode())
     if verb.name == "schedule":  # it must not replace a schedule of another function
-        check_schedule(context, session, verb.name, values["name"])
+        yield from check_schedule(context, session, verb.name, values["name"])
     elif function is not None or verb.name in BY_ANSWER:
         return
     elif values.get("handle") is not None:
@@ -61,7 +61,7 @@ def check_arguments(context: OperationsContext, session: Session, verb: Operator
     elif "handles" in values:
         yield from check_handles(context, session, verb.name, values["handles"])
     elif "name" in values and verb.name.endswith("schedule"):
-        check_schedule(context, session, verb.name, values["name"])
+        yield from check_schedule(context, session, verb.name, values["name"])
     else:
         refuse_all(session, verb.name)
 
@@ -87,10 +87,10 @@ def check_handles(context: OperationsContext, session: Session, verb: str, handl
         yield False
 
 
-def check_schedule(context: OperationsContext, session: Session, verb: str, name: str) -> None:
-    schedule = context.engine.schedules.get(name.encode())
-    if schedule is not None:
-        session.require(verb, EVERYBODY, schedule.function_name)
+def check_schedule(context: OperationsContext, session: Session, verb: str, name: str) -> Steps:
+    function_name = yield from context.find_schedule_function(name.encode())
+    if function_name is not None:
+        session.require(verb, EVERYBODY, function_name)
 
 
 def visible_answer(context: OperationsContext, session: Session, verb: str, answer: Any) -> Steps:
@@ -143,7 +143,7 @@ def visible_server(context: OperationsContext, session: Session, server: Any) ->
     happened to all, and without connections of others."""
     jobs = functions = 0
     workers: set[int] = set()
-    for number, function in enumerate(list(context.engine.functions.values()), 1):
+    for number, function in enumerate(context.functions(), 1):
         if number % FUNCTIONS_PER_STEP == 0:
             yield False
         if session.permissions.covers(function.name):

@@ -25,8 +25,8 @@ class WorkerControlOperations:
     """The verb about workers as programs, which changes nothing in the server."""
 
     def __init__(self, context: OperationsContext) -> None:
-        self._engine = context.engine
-        self._requests = 0
+        self._context = context
+        self.requests = 0  # how many there were; requests of a cluster have larger numbers
 
     def control_workers(self, action: str, workers: str, slots: int | None, text: str | None) -> Steps:
         """Pass a request on to the workers whose names match."""
@@ -34,13 +34,13 @@ class WorkerControlOperations:
             raise ValueError("slots: a number of slots is for the action resize, which needs one")
         if (text is None) == (action == "broadcast"):
             raise ValueError("text: a text is for the action broadcast, which needs one")
-        self._requests += 1
-        number = self._requests
+        self.requests += 1
+        number = self.requests
         request = {"action": action, "slots": slots, "text": text}
         body = msgspec.json.encode({name: value for name, value in request.items() if value is not None})
         told: list[ControlledWorker] = []
         others: list[ControlledWorker] = []
-        for count, worker in enumerate(list(self._engine.workers.values()), 1):
+        for count, worker in enumerate(self._context.workers(), 1):
             if worker.alive and matches(worker, workers):
                 is_told = worker.peer.control_worker(worker, number, body)
                 (told if is_told else others).append({"id": worker.id, "name": plain(worker.name)})

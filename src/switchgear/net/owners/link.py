@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 
 from switchgear.net.hub import Hub
 from switchgear.net.owners.borrowing import Borrowing
-from switchgear.net.owners.link_session import LinkSession, LinkTransport
+from switchgear.net.owners.link_session import LinkSession, LinkTransport, RunVerb
 from switchgear.net.owners.messages import (
     Ask,
     Assign,
@@ -110,7 +110,7 @@ class AcceptedLink(asyncio.Protocol):
         self.node_id = message.node_id
         host, port = (self._transport.get_extra_info("peername") or ("", 0))[:2]
         transport = LinkTransport(self._transport, host, port)
-        self.session = LinkSession(listener.hub, listener.relay, transport, message.name)
+        self.session = LinkSession(listener.hub, listener.relay, listener.run_verb, transport, message.name)
         return True
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -124,8 +124,9 @@ class AcceptedLink(asyncio.Protocol):
 class LinkListener:
     """Accepts links of other nodes."""
 
-    def __init__(self, hub: Hub, relay: Relay, node_id: int, secret: bytes) -> None:
+    def __init__(self, hub: Hub, relay: Relay, run_verb: RunVerb, node_id: int, secret: bytes) -> None:
         self.hub = hub
+        self.run_verb = run_verb
         self.relay = relay
         self.node_id = node_id
         self.secret = secret
@@ -201,7 +202,7 @@ class NodeLink(asyncio.Protocol):
             self._transport.write(b"".join(map(encoded, out)))
 
     def ask(self, verb: str, arguments: bytes) -> PendingRead:
-        """Ask the node to run a verb; the result is an `VerbAnswer`, or None if the link is lost."""
+        """Ask the node to run a verb; the result is a `VerbAnswer`, or None if the link is lost."""
         self._last_number += 1
         read = self._asked[self._last_number] = PendingRead()
         self.send(Ask(self._last_number, verb, arguments))

@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
 from switchgear.errors import Refused
+from switchgear.json_bytes import encoded_around, pieces_of
 from switchgear.model import FAILED, FINAL_STATES, Cause, Delivery, Job, Worker
 from switchgear.net.hub import Hub
 from switchgear.net.owners.messages import (
@@ -45,15 +46,19 @@ from switchgear.net.owners.messages import (
 from switchgear.protocols.output import Output
 from switchgear.protocols.pending_read import Step
 from switchgear.protocols.transport import PeerTransport
+from switchgear.refusals import REFUSED_CONFLICT
 
 if TYPE_CHECKING:
     from switchgear.net.owners.relay import Relay
 
-__all__ = ["NODE_PROTOCOL", "LinkSession"]
+__all__ = ["MOVED", "NODE_PROTOCOL", "FunctionMoved", "LinkSession", "RunVerb"]
+
+RunVerb: TypeAlias = Callable[[str, dict[str, Any], list[Any]], Iterator[Step]]
 
 log = logging.getLogger("switchgear")
 
 NODE_PROTOCOL: Final = "node"
+MOVED: Final = "moved"  # the kind of an answer: another node has what the verb concerns
 # The ids of relayed jobs are not this node's, so its own do not grow with them. The place of a job in its queue does:
 # it follows from the id of the next job, between which and the one before this many jobs have room.
 SUBMISSIONS_PER_ID: Final = 100_000
@@ -77,8 +82,10 @@ class LinkTransport(PeerTransport):
 class LinkSession(Output):
     """What another node has to do with the functions of this one."""
 
-    def __init__(self, hub: Hub, relay: Relay, transport: LinkTransport, node_name: str) -> None:
+    def __init__(self, hub: Hub, relay: Relay, run_verb: RunVerb, transport: LinkTransport, node_name: str) -> None:
+        """`run_verb` runs a verb for another node, and adds the answer to the list."""
         super().__init__(hub, transport)
+        self._run_verb = run_verb
         self.hub = hub
         self.node_name = node_name
         self._relay = relay
@@ -178,6 +185,7 @@ class LinkSession(Output):
         self.source = engine.source_of(message.protocol)
         waits = message.delivery == Delivery.WAIT
         options = from_option_values(message.options, message.id)
+        engine.await_submissions()  # the node repeats it until it is stored
         try:
             job = engine.submit(
                 message.function, message.unique, message.payload, message.priority, message.delivery, None, options
@@ -195,7 +203,11 @@ class LinkSession(Output):
         self.promised_jobs.append((len(self.out), job))
 
     def refusal_instead_of(self, answer: Any, refused: Refused) -> Any:
-        return SubmissionRefused(answer.id, refused.reason, str(refused)) if isinstance(answer, Accepted) else answer
+        if isinstance(answer, Accepted):
+            return SubmissionRefused(answer.id, refused.reason, str(refused))
+        if isinstance(answer, VerbAnswer):  # it names a job that a schedule has made
+            return VerbAnswer(answer.number, refused.reason, msgspec.json.encode(str(refused)), answer.ready)
+        return answer
 
     # --- jobs that a client of the node waits for ---
 
@@ -402,21 +414,54 @@ class LinkSession(Output):
         self.hub.work_off(self._answered(message))
 
     def _answered(self, message: Ask) -> Iterator[Step]:
+        """Run a verb with this session as the speaker of each step, and answer."""
+        answers: list[Any] = []
+        steps = self._verb_steps(message, answers)
+        engine = self.engine
+        while True:
+            before, engine.speaker = engine.speaker, self
+            try:
+                step = next(steps)
+            except StopIteration:
+                break
+            finally:
+                engine.speaker = before
+            yield step
+        if not self._is_closed:
+            kind, value = answers
+            self.send(VerbAnswer(message.number, kind, value, self._relay.ready_mask()))
+
+    def _verb_steps(self, message: Ask, outcome: list[Any]) -> Iterator[Step]:
+        """Run a verb; at the end the kind and the JSON of the answer are added to the list."""
         answers: list[Any] = []
         kind, value = "ok", b"null"
         try:
-            arguments = msgspec.json.decode(message.arguments)
-            yield from self.hub.operate_in_steps(message.verb, arguments, answers)
-            value = msgspec.json.encode(answers[0])
+            yield from self._run_verb(message.verb, msgspec.json.decode(message.arguments), answers)
+            parts, long_values = encoded_around(answers[0])
+            pieces = [parts[0]]
+            for long_value, part in zip(long_values, parts[1:], strict=True):
+                for piece in pieces_of(long_value.data):
+                    pieces.append(piece)
+                    yield False
+                pieces.append(part)
+            value = b"".join(pieces)
             self.await_commit()
+        except FunctionMoved:
+            kind = MOVED
         except Refused as refused:
             kind, value = refused.reason, msgspec.json.encode(str(refused))
         except LookupError as error:
             kind, value = "lookup", msgspec.json.encode(str(error.args[0] if error.args else error))
         except ValueError as error:
             kind, value = "value", msgspec.json.encode(str(error))
-        if not self._is_closed:
-            self.send(VerbAnswer(message.number, kind, value))
+        except Exception:
+            log.exception("internal error in a verb that another node has asked for")
+            kind, value = REFUSED_CONFLICT, msgspec.json.encode(f"internal error in {message.verb}")
+        outcome += [kind, value]
+
+
+class FunctionMoved(Exception):
+    """Another node owns the function that a verb concerns."""
 
 
 def progress_of(job: Job, known_as: int) -> Progress:

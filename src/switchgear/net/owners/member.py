@@ -13,7 +13,7 @@ import socket
 import time
 from collections.abc import Collection
 from contextlib import suppress
-from typing import Final
+from typing import Final, NamedTuple
 
 from switchgear.config import Config
 from switchgear.engine.handover import LetGo
@@ -24,7 +24,7 @@ from switchgear.net.cluster import EVERY_HOST, GONE_LEASES
 from switchgear.net.hub import Hub
 from switchgear.net.owners.borrowing import Borrowing
 from switchgear.net.owners.link import LinkListener, NodeLink
-from switchgear.net.owners.link_session import LinkSession
+from switchgear.net.owners.link_session import LinkSession, RunVerb
 from switchgear.net.owners.relay import Relay, RelayLink
 from switchgear.partitions import FREE, NodeWatch, partition_of
 from switchgear.postgresql import is_postgresql
@@ -34,7 +34,7 @@ from switchgear.storage.postgres_partitions import ClusterView
 from switchgear.storage.process_identity import has_ended
 from switchgear.verbs.answers import NodeAnswer
 
-__all__ = ["OwnersMember", "owners_store"]
+__all__ = ["OtherNode", "OwnersMember", "owners_store"]
 
 log = logging.getLogger("switchgear")
 
@@ -63,6 +63,13 @@ def owners_store(config: Config) -> PartitionStore:
     )
 
 
+class OtherNode(NamedTuple):
+    """Another node."""
+
+    name: str
+    link: NodeLink | None  # if it can be reached
+
+
 class OwnersMember:
     """This node: what it owns, and its links to the others."""
 
@@ -79,6 +86,7 @@ class OwnersMember:
         self._ids_end = 0
         self._is_leaving = False
         self._secret = b""
+        self.run_verb: RunVerb  # for another node; the service sets it
         self._hub: Hub
         self.relay: Relay
         self._borrowing: Borrowing
@@ -97,12 +105,13 @@ class OwnersMember:
         engine = hub.engine
         self.relay = relay = Relay(engine)
         engine.placement = relay
+        hub.own_name = self.name
         hub.changes.reserved_ids = NO_BOUND  # ids come in blocks that are stored before they are used
         hub.commits.output.owners = relay
         relay.on_answered = lambda: hub.soon(self._owners_answered)
         self._borrowing = Borrowing(hub, relay)
         self._secret = await self._store.shared_secret()
-        self._listener = LinkListener(hub, relay, self._node_id, self._secret)
+        self._listener = LinkListener(hub, relay, self.run_verb, self._node_id, self._secret)
         host = self._host()
         port = await self._listener.open("" if host not in ("127.0.0.1", "localhost") else host, self._port())
         await self._store.join(f"{host}:{port}")
@@ -340,6 +349,56 @@ class OwnersMember:
             link.close()
 
     # --- for operators ---
+
+    def other_nodes(self) -> list[OtherNode]:
+        """The other nodes that are in the cluster, whether they can be reached or not, by name."""
+        view = self._view
+        if view is None:
+            return []
+        nodes = [OtherNode(node.name, self._usable_link(node.id)) for node in view.nodes if node.id != self._node_id]
+        return sorted(nodes, key=lambda node: node.name)
+
+    def owner_of(self, function: bytes) -> OtherNode | None:
+        """The other node that owns a function; `None` if this one does, or nobody."""
+        view = self._view
+        if view is None:
+            return None
+        owner_id = view.partitions[self.relay.partition_of(function)].node_id
+        for node in view.nodes:
+            if node.id == owner_id != self._node_id:
+                return OtherNode(node.name, self._usable_link(node.id))
+        return None
+
+    def partitions_of(self, names: Collection[str]) -> int:
+        """The partitions that the nodes with these names own, as the bits of a number."""
+        view = self._view
+        if view is None:
+            return 0
+        ids = {node.id for node in view.nodes if node.name in names}
+        return sum(1 << partition for partition, owner in enumerate(view.partitions) if owner.node_id in ids)
+
+    def _usable_link(self, node_id: int) -> NodeLink | None:
+        link = self._links.get(node_id)
+        return link if link is not None and link.is_usable else None
+
+    @property
+    def lease_seconds(self) -> float:
+        """How long a node may be silent until others take its partitions."""
+        return self._store.partitions.lease_seconds
+
+    async def store_batch(self, batch: int) -> None:
+        """Store the changes up to this batch; raises StorageError."""
+        commits = self._hub.commits
+        await asyncio.sleep(0)  # until the turn with these changes has ended
+        while self._hub.engine.stored_batch < batch:
+            if commits.storage_error is not None:
+                raise commits.storage_error
+            commits.start()
+            await commits.wait()
+
+    async def find_schedule_function(self, name: bytes) -> bytes | None:
+        """The function of a schedule that the store has, whoever owns it."""
+        return await self._store.find_schedule_function(name)
 
     def describe(self) -> list[NodeAnswer]:
         """All nodes."""

@@ -243,6 +243,7 @@ class VerbAnswer(Message, tag=27):
     number: int
     kind: str
     value: bytes
+    ready: int = 0  # a bit for each partition that the node had
 
 
 ToOwner = (

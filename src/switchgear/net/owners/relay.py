@@ -105,6 +105,10 @@ class Relay(Placement):
         """The partition of a function."""
         return partition_of(name, self.overrides)
 
+    def ready_mask(self) -> int:
+        """The partitions that this node has, as the bits of a number."""
+        return sum(1 << partition for partition in self.ready)
+
     def is_ours(self, name: bytes) -> bool:
         return partition_of(name, self.overrides) in self.ready
 

@@ -18,7 +18,7 @@ from switchgear.protocols.gearman.session import GearmanSession, refusal_code
 from switchgear.protocols.pending_read import Step
 from switchgear.text import escaped_name, harmless
 from switchgear.verbs.access import Role
-from switchgear.verbs.table import VERBS, OperatorVerb
+from switchgear.verbs.table import VERBS, OperatorVerb, Reach
 
 __all__ = ["ON_COMMAND", "first_line_refusal", "on_line"]
 
@@ -28,6 +28,7 @@ LINES_AT_ONCE: Final = 200  # of a long answer, in one step
 MOST_UNREAD_BYTES: Final = 65_536  # beyond this, the peer has to read before the answer continues
 END: Final = b".\n"
 OK: Final = b"OK\r\n"
+UNKNOWN_JOB: Final = b"ERR UNKNOWN_JOB\r\n"
 
 AUDITED: Final = (Role.OPERATE, Role.ADMIN)
 
@@ -50,6 +51,12 @@ def on_line(session: GearmanSession, line: bytes) -> None:
         return
     try:
         session.require_access(VERB_OF_COMMAND[first.lower()])
+        if session.engine.placement is not None and VERB_OF_COMMAND[first.lower()].reach is not Reach.HERE:
+            from switchgear.protocols.gearman.cluster_admin import ON_CLUSTER_COMMAND, answer_of_cluster
+
+            if first.lower() in ON_CLUSTER_COMMAND:
+                session.work_off(answer_of_cluster(session, first.lower(), words))
+                return
         answer: bytes | Iterator[bytes] = command(session, words)
         if answer is OK and VERB_OF_COMMAND[first.lower()].role in AUDITED:
             session.context.audit(
@@ -137,6 +144,10 @@ def on_priority_status(session: GearmanSession, words: Words) -> Iterator[bytes]
 
 
 def on_workers(session: GearmanSession, words: Words) -> Iterator[bytes]:
+    return worker_lines(session)
+
+
+def worker_lines(session: GearmanSession) -> Iterator[bytes]:
     """One line per connection, whether it is a worker or not; the function registered last comes first."""
     for other in list(session.setup.sessions):
         functions = reversed(list(other.worker.timeouts_us)) if other.worker is not None else ()
@@ -188,7 +199,7 @@ def on_cancel(session: GearmanSession, words: Words) -> bytes:
         return b"ERR UNKNOWN_ERROR\r\n"
     job = session.engine.job(session.job_id(words[1]))
     if job is None:
-        return b"ERR UNKNOWN_JOB\r\n"
+        return UNKNOWN_JOB
     session.require_job("cancel", EVERYBODY, job.function.name)
     session.engine.cancel(job)
     return OK
@@ -199,12 +210,18 @@ def on_maxqueue(session: GearmanSession, words: Words) -> bytes:
         return incomplete(b"maxqueue")
     session.require("maxqueue", EVERYBODY, words[0])
     function = session.engine.function_named(session.name_of(words[0]))
-    numbers = [limit(word) for word in words[1:4]]
+    high, normal, low = queue_limits(words[1:4])
+    session.engine.set_limits(function, high, normal, low)
+    return OK
+
+
+def queue_limits(words: Words) -> tuple[int, int, int]:
+    """The limits for high, normal and low priority; a single one is for all of them."""
+    numbers = [limit(word) for word in words]
     if len(numbers) == 1:
         numbers *= 3
     high, normal, low = (*numbers, 0, 0, 0)[:3]
-    session.engine.set_limits(function, high, normal, low)
-    return OK
+    return high, normal, low
 
 
 def limit(word: bytes) -> int:

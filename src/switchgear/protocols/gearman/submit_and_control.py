@@ -4,6 +4,9 @@ SUBMIT_JOB_OPTIONS  function, unique, options (a JSON object), payload  -> JOB_C
                                                                           `watch` is true
 CONTROL             verb, arguments (a JSON object)                     -> CONTROL_RES (JSON), or ERROR
 
+If one of several servers that own functions has not answered, CONTROL_RES has a second argument, a JSON object that
+says what is missing (`verbs.answers.Incomplete`).
+
 A server that does not know them answers with an error or hangs up, so a client can tell.
 """
 
@@ -188,6 +191,8 @@ def operation(session: GearmanSession, verb: str, arguments: dict[str, Any]) -> 
     if VERBS[verb].keeps is Keeps.EARLIER:
         session.await_commit()
     parts, values = encoded_around(answer)
+    if len(answers) > 1:  # what the answer lacks; JSON has no NUL
+        parts[-1] += b"\0" + msgspec.json.encode(answers[1])
     if values:
         yield from send_long_answer(session, parts, values)
         return

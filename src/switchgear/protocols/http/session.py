@@ -40,6 +40,8 @@ from switchgear.protocols.session import ByteSession
 from switchgear.protocols.transport import PeerTransport
 from switchgear.refusals import REFUSED_LIMIT
 from switchgear.verbs.access import Role
+from switchgear.verbs.answers import Incomplete
+from switchgear.verbs.completeness import UNREACHABLE_HEADER, WITHOUT_OWNER_HEADER
 from switchgear.verbs.table import VERBS, Keeps
 
 __all__ = ["HttpSession", "HttpSetup"]
@@ -184,6 +186,8 @@ class HttpSession(ByteSession):
         self.has_left = False  # the connection is closed
         self.on_unsent: Callable[[], None] | None = None  # see `give_back_if_unsent`
         self._unsent_call: RouteCall | None = None
+        self._incomplete_call: RouteCall | None = None  # to which the answer lacks something, as these lines say
+        self._incomplete_lines = b""
         self._next_steps: Callable[[], Iterator[Step]] | None = None  # see `continue_with`
         self._is_working = False
 
@@ -473,14 +477,14 @@ class HttpSession(ByteSession):
 
     def respond_json(self, status: int, answer: Any, headers: bytes = b"") -> None:
         """Answer the present request with a JSON body."""
-        self.respond(status, msgspec.json.encode(answer), JSON, headers)
+        self.respond(status, msgspec.json.encode(answer), JSON, headers + self._about_completeness())
 
     def respond_json_in_steps(self, status: int, answer: Any, *, may_refuse: bool = True) -> Iterator[Step]:
         """The same for an answer with payloads or results, which may be long (`json_bytes.told`): these are sent piece
         by piece, as fast as the peer reads.  Raises Refused if there is no memory to hold them until then."""
         parts, values = encoded_around(answer)
         if not values:
-            self.respond(status, parts[0])
+            self.respond(status, parts[0], headers=self._about_completeness())
             return
         memory = self.engine.memory
         held_bytes = sum([len(value) for value in values])
@@ -494,6 +498,10 @@ class HttpSession(ByteSession):
             self.end_stream()
         finally:
             memory.draft_bytes -= held_bytes
+
+    def _about_completeness(self) -> bytes:
+        """The headers that say what the answer to the present request lacks, if it does."""
+        return self._incomplete_lines if self._incomplete_call is self.call else b""
 
     def _send_json(self, parts: list[bytes], values: list[LongBytes]) -> Iterator[Step]:
         for part, value in zip(parts, values, strict=False):
@@ -618,6 +626,9 @@ class HttpSession(ByteSession):
         except (TypeError, ValueError) as error:
             plan = self.call.plan if self.call is not None else None
             raise verb_problem(plan, arguments, str(error).removeprefix(f"{verb}: ")) from None
+        if len(answers) > 1:
+            self._incomplete_call = self.call
+            self._incomplete_lines = incomplete_lines(answers[1])
         if VERBS[verb].keeps is Keeps.EARLIER:
             self.await_commit()
         if redaction is not None:
@@ -719,3 +730,13 @@ def verb_problem(plan: RoutePlan | None, arguments: dict[str, Any], text: str) -
         return field_problem("pointer", f"/{name}", detail)
     has_body = plan is None or plan.route is None or plan.route.body is not None
     return HttpProblem(422, "invalid_field" if has_body else "invalid_parameter", text)
+
+
+def incomplete_lines(incomplete: Incomplete) -> bytes:
+    """The headers that say which servers did not answer, by their encoded names, and how much no server owns."""
+    lines = ""
+    if incomplete["unreachable"]:
+        lines += f"{UNREACHABLE_HEADER}: {', '.join([quote(name) for name in incomplete['unreachable']])}\r\n"
+    if incomplete["partitions_without_owner"]:
+        lines += f"{WITHOUT_OWNER_HEADER}: {incomplete['partitions_without_owner']}\r\n"
+    return lines.encode()

@@ -1,0 +1,151 @@
+"""`VerbParts`: what one node does of a verb, for itself or for a node that asks.
+
+It is what a single server does, except where that would concern functions of other nodes: then FunctionMoved is raised,
+or the part has only what this node owns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from switchgear.errors import Refused, StorageError
+from switchgear.json_bytes import bytes_of, plain
+from switchgear.model import FINAL_STATES, Function, JobState
+from switchgear.net.operations.dispatcher import Operations
+from switchgear.net.operations.verb_steps import ITEMS_PER_STEP, Steps, in_steps
+from switchgear.net.owners.cluster_context import ClusterContext
+from switchgear.net.owners.link_session import FunctionMoved
+from switchgear.net.owners.relay import Relay
+from switchgear.protocols.handles import number_in_handle
+from switchgear.refusals import REFUSED_STORAGE
+from switchgear.verbs.table import VERBS, Reach, checked
+
+__all__ = ["TEXT_VERBS", "VerbParts"]
+
+STATE_NAMES: Final = {state: state.name.lower() for state in JobState}
+# The verbs that only the text protocol has, and that change a function. Their arguments are checked there.
+TEXT_VERBS: Final = frozenset({"queue_limits", "create_function", "drop_function"})
+
+
+class VerbParts:
+    """The parts of one node."""
+
+    def __init__(self, operations: Operations, context: ClusterContext, relay: Callable[[], Relay]) -> None:
+        self._operations = operations
+        self._context = context
+        self._engine = context.engine
+        self._relay = relay
+        self._special: dict[str, Callable[..., Steps]] = {
+            "functions": self._functions,
+            "states": self._states,
+            "control_workers": self._control_workers,
+            "bulk_actions": self._bulk_actions,
+            "abort_bulk": self._abort_bulk,
+            "queue_limits": self._queue_limits,
+            "create_function": self._create_function,
+            "drop_function": self._drop_function,
+        }
+
+    def carry_out(self, verb: str, given: dict[str, Any]) -> Steps:
+        """The answer of this node; raises FunctionMoved, LookupError, ValueError or Refused."""
+        row = VERBS.get(verb)
+        if row is None or row.reach is Reach.HERE:
+            raise ValueError(f"{verb[:100]}: no other node is asked for that")
+        if row.reach in (Reach.FUNCTION, Reach.JOBS, Reach.SCHEDULE) and given.get("function") is not None:
+            self._refuse_moved(bytes_of(given["function"], "function"))
+        if row.reach in (Reach.JOB, Reach.JOBS) and given.get("handle") is not None:
+            yield from self._refuse_moved_job(checked(row, given)["handle"], changes=row.changes)
+        return (yield from self.carry_out_here(verb, given))
+
+    def carry_out_here(self, verb: str, given: dict[str, Any]) -> Steps:
+        """The same, wherever the function is: a job of the history is the same for all nodes."""
+        special = self._special.get(verb)
+        try:
+            if special is not None:
+                return (yield from special(dict(given)))
+            row = VERBS[verb]
+            return (yield from self._operations.answered_here(row, checked(row, given)))
+        except StorageError as error:
+            raise Refused(REFUSED_STORAGE, str(error)) from error
+
+    def _refuse_moved(self, function: bytes) -> None:
+        if not self._relay().is_ours(function):
+            raise FunctionMoved
+
+    def _refuse_moved_job(self, handle: str, *, changes: bool) -> Steps:
+        job_id = self._context.job_id(handle) or number_in_handle(handle.encode(), b"")
+        job = yield from self._context.hub.find_job(job_id)
+        if job is not None and (changes or job.state not in FINAL_STATES):
+            self._refuse_moved(job.function.name)
+
+    # --- what differs from a single server ---
+
+    def _functions(self, given: dict[str, Any]) -> Steps:
+        """The functions of this node, and how many workers it has for those of others."""
+        rows = yield from self._operations.answered_here(VERBS["functions"], {})
+        rows += yield from in_steps(self._worker_row, self._context.foreign_functions())
+        return rows
+
+    def _worker_row(self, function: Function) -> dict[str, Any]:
+        return {"name": plain(function.name), "workers": self._context.worker_count(function)}
+
+    def _states(self, given: dict[str, Any]) -> Steps:
+        """The states of this node's jobs, and of jobs whose end is being stored. The node that asks reads the store."""
+        handles = checked(VERBS["states"], given)["handles"]
+        found = yield from in_steps(self._state, handles, 10 * ITEMS_PER_STEP)
+        return {"states": [state for state, _ in found], "functions": [function for _, function in found]}
+
+    def _state(self, handle: str) -> tuple[str, Any]:
+        """The state of a job, and its function: a peer that asks may be restricted to others."""
+        job_id = self._context.job_id(handle)
+        job = self._engine.look_at(job_id) or self._context.hub.find_unkept_end(job_id)
+        if job is None or not self._context.has_own(job):
+            return "unknown", ""
+        return STATE_NAMES[job.state], plain(job.function.name)
+
+    def _control_workers(self, given: dict[str, Any]) -> Steps:
+        control = self._operations.worker_control
+        control.requests = max(control.requests, given.pop("number", 0) - 1)
+        row = VERBS["control_workers"]
+        return (yield from self._operations.answered_here(row, checked(row, given)))
+
+    def _bulk_actions(self, given: dict[str, Any]) -> Steps:
+        yield from ()
+        return [progress for number in self._numbers(given) for progress in self._operations.bulk.bulk_actions(number)]
+
+    def _abort_bulk(self, given: dict[str, Any]) -> Steps:
+        yield from ()
+        aborted = [self._operations.bulk.abort_bulk(number) for number in self._numbers(given) if number is not None]
+        return aborted[0]  # a node has one part of an action
+
+    def _numbers(self, given: dict[str, Any]) -> list[str | None]:
+        """The parts of a bulk action that this node has; raises LookupError if there is none."""
+        number = given.get("id")
+        if number is None:
+            return [None]
+        known = [each for each in str(number).split("+") if each in self._operations.bulk.by_id]
+        if not known:
+            raise LookupError("there is no such bulk action, or it ended long ago")
+        return list(known)
+
+    # --- verbs of the text protocol ---
+
+    def _queue_limits(self, given: dict[str, Any]) -> Steps:
+        yield from ()
+        function = self._engine.function_named(bytes_of(given["function"], "function"))
+        self._engine.set_limits(function, *given["limits"])
+        return True
+
+    def _create_function(self, given: dict[str, Any]) -> Steps:
+        yield from ()
+        self._engine.function_named(bytes_of(given["function"], "function"))
+        return True
+
+    def _drop_function(self, given: dict[str, Any]) -> Steps:
+        """Whether the function could be dropped; raises LookupError if there is none."""
+        yield from ()
+        function = self._engine.functions.get(bytes_of(given["function"], "function"))
+        if function is None:
+            raise LookupError("function not found")
+        return self._engine.drop_function(function)
