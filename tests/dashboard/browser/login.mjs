@@ -41,6 +41,7 @@ some.on("response", (answer) => { if (answer.status() === 403) refused.push(answ
 await some.goto(base);
 await some.fill("dialog input", restricted);
 await some.keyboard.press("Enter");
+await some.waitForSelector("text=Logged in as");
 await some.waitForFunction(() => location.hash === "#/functions");
 await ready(some);
 const offered = await views(some);
@@ -56,6 +57,7 @@ const none = await openPage(await browser.newContext({ viewport: { width: 1280, 
 await none.goto(base);
 await none.fill("dialog input", submitter);
 await none.keyboard.press("Enter");
+await none.waitForSelector("text=Logged in as");
 await none.waitForSelector("main [role=alert]:has-text('needs the role read')");
 check((await views(none)).length === 0, "it is offered views that it may not see");
 await browser.close();

@@ -67,11 +67,13 @@ const isThere = (each) => !each.needs || !server.features || server.features.has
 
 function isPermitted(each) {
   const who = server.identity;
-  return !who?.roles || (who.roles.includes("read") && !(each.isWide && who.functions.length));
+  if (!who?.roles?.length) return true; // nobody yet: the page asks for a token
+  return who.roles.includes("read") && !(each.isWide && who.functions.length);
 }
 
 const isOffered = (each) => isThere(each) && isPermitted(each);
-const mayWatch = () => isPermitted({ isWide: true }); // the stream of events has all functions
+// The stream of events has all functions.
+const mayWatch = () => isPermitted({ isWide: true }) && server.identity?.roles?.length !== 0;
 
 function place(each) {
   const route = shown.route;
