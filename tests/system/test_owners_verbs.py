@@ -598,3 +598,17 @@ def test_foreground_jobs_are_found_from_every_node(stage: Stage) -> None:
                 assert (row["function"], row["state"], row["payload"]) == (function, "ready", "held")
                 assert stage.ask(node, "states", handles=[pending.handle])["states"] == ["ready"]
             assert stage.ask(stage.nodes[0], "cancel", handle=pending.handle) == {"cancelled": [pending.handle]}
+
+
+def test_the_status_of_a_job_is_the_same_at_every_node(stage: Stage) -> None:
+    for function in stage.functions():
+        (handle,) = stage.submit(function)
+        for node in stage.nodes:
+            with node.client() as client:
+                status = client.status(handle)
+                assert (status.known, status.running) == (True, False), node.name
+        stage.ask(stage.nodes[0], "cancel", handle=handle)
+        for node in stage.nodes:
+            with node.client() as client:
+                assert not client.status(handle).known
+                assert not client.status(handle + "99999").known
