@@ -612,3 +612,48 @@ def test_the_status_of_a_job_is_the_same_at_every_node(stage: Stage) -> None:
             with node.client() as client:
                 assert not client.status(handle).known
                 assert not client.status(handle + "99999").known
+
+
+def test_the_live_tables_of_the_dashboard_have_all_nodes(stage: Stage) -> None:
+    functions = stage.functions()
+    for function in functions:
+        stage.submit(function)
+    with PlainWorker(stage.nodes[2], functions[0] + "x"):
+        eventually(lambda: stage.row(stage.nodes[0], functions[0] + "x"), "the worker is known")
+        for node in stage.nodes:
+            tables = snapshots(node)
+            rows = {row["name"]: row for row in tables["functions"]}
+            assert [rows[function]["ready"] for function in functions] == [1, 1, 1]
+            assert rows[functions[0] + "x"]["workers"] == 1
+            ids = [row["id"] for row in tables["workers"] if row["protocol"] == "gearman"]
+            assert len(ids) == len(set(ids)) > 0
+            assert any(str(each).endswith("@cleo") for each in ids) == (node.name != "cleo")
+
+
+def snapshots(node: OwnerNode) -> dict[str, list[dict[str, Any]]]:
+    """The first contents of the live tables."""
+    tables: dict[str, list[dict[str, Any]]] = {}
+    with urlopen(f"http://{HOST}:{node.http_port}/v1/events?topics=functions,workers", timeout=30) as stream:
+        topic = ""
+        for line in stream:
+            if line.startswith(b"event:"):
+                topic = line[6:].strip().decode()
+            elif line.startswith(b"data:") and topic in ("functions", "workers"):
+                message = json.loads(line[5:])
+                assert message["kind"] == "snapshot"
+                data = message["data"]
+                tables[topic] = [dict(zip(data["columns"], row, strict=True)) for row in data["rows"]]
+            if len(tables) == 2:
+                break
+    return tables
+
+
+def test_a_worker_of_another_node_is_controlled_by_its_id_and_node(stage: Stage) -> None:
+    function = stage.functions()[1] + "c"
+    with PlainWorker(stage.nodes[1], function):
+        eventually(
+            lambda: [row for row in stage.ask(stage.nodes[0], "workers") if function in row["functions"]], "it came"
+        )
+        (worker,) = [row for row in stage.ask(stage.nodes[0], "workers") if function in row["functions"]]
+        answer = stage.ask(stage.nodes[2], "control_workers", action="ping", workers=f"{worker['id']}@bob")
+        assert answer["not_controllable"] == [{"id": worker["id"], "name": "-", "node": "bob"}]
