@@ -185,6 +185,7 @@ class FilledHub:
         """Each verb, with arguments that make it look at much."""
         some = [f"H:bench:{number}" for number in range(1, self.jobs, max(1, self.jobs // 10_000))][:10_000]
         last = f"H:bench:{self.jobs}"
+        queued = [f"H:bench:{number}" for number in range(self.jobs // 2 + 1, self.jobs)][:10_000]
         return [
             ("server", {}),
             ("overview", {}),
@@ -200,6 +201,7 @@ class FilledHub:
             ("functions", {}),
             ("workers", {}),
             ("connections", {}),
+            ("control_workers", {"action": "ping"}),
             ("explain_server", {}),
             ("jobs", {"limit": 1000}),
             ("jobs", {"states": ["done"], "limit": 1000}),
@@ -219,6 +221,9 @@ class FilledHub:
             ("explain", {"handle": last}),
             ("times", {"function": "f1"}),
             ("change", {"handle": f"H:bench:{self.jobs - 1}", "priority": "high"}),
+            ("complete", {"handle": f"H:bench:{self.jobs - 2}", "result": "done"}),
+            ("wait_for", {"handle": last, "after": queued[:-10]}),
+            ("spawn", {"handle": queued[0], "jobs": queued[1:-10]}),
             ("declare", {"owner": "app", "schedules": [], "functions": ["f1"]}),
             ("bulk", {"action": "retry", "states": ["failed"], "dry_run": True}),
             ("bulk", {"action": "cancel", "function": "f2", "states": ["ready"], "limit": 1000}),

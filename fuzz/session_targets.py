@@ -267,7 +267,8 @@ DWORK_MODULES: Final = modules(
 HTTP_MODULES: Final = modules(
     "http",
     "session identity routing routes guard bulk submitting batch_requests job_requests work_requests workers waiting"
-    " operator_requests server_requests wait_requests watch_requests dashboard_pages schemas problems codec messages",
+    " operator_requests server_requests wait_requests watch_requests job_events dashboard_pages schemas"
+    " problems codec messages",
 )
 WMP_MODULES: Final = modules("wmp", "manager worker_paths codec")
 

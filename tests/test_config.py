@@ -528,6 +528,8 @@ def test_reloadable_settings_are_these() -> None:
         "cluster.host",
         "cluster.lease_seconds",
         "cluster.allow_async",
+        "cluster.mode",
+        "cluster.link_port",
         "log.format",
         "access.file",
     }

@@ -12,6 +12,7 @@ A comment above a block, which readers of the page do not see, may say how it is
     <!-- run: skip because it needs a mail server -->
     <!-- run: with a worker -->          python: a worker serves the page's `app` from then on
     <!-- run: in a second terminal -->   console: goes on in the background until the end of the page
+    <!-- run: until it is so -->         console: again and again, until it prints what the page says
     <!-- run -->                         console: only some pages have theirs run by default
 
 In what is printed, `...` stands for anything, and times, dates, ports and process ids need not be those of the page.

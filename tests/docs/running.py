@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
@@ -139,10 +140,13 @@ class Reader:
             elif block.how == "in a second terminal":
                 self._begin(line, command)
             else:
-                self._run(line, command)
+                self._run(line, command, again=block.how == "until it is so")
 
-    def _run(self, line: str, command: Command) -> None:
+    def _run(self, line: str, command: Command, *, again: bool) -> None:
         done = self._shell(line)
+        until_s = time.monotonic() + PATIENCE_SECONDS
+        while again and not self._matches(command.output, done.stdout) and time.monotonic() < until_s:
+            done = self._shell(line)
         self._compare(f"$ {line}", command.output, done.stdout, f"standard error:\n{done.stderr}")
         assert done.returncode == 0, f"{self._page}: $ {line}\nended with {done.returncode}:\n{done.stderr}"
 

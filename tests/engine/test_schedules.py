@@ -12,7 +12,7 @@ from switchgear.engine.schedules import MOST_MADE_UP_FOR, TICKS_AT_ONCE
 from switchgear.errors import Refused
 from switchgear.model import HIGH, READY, SECOND_US, WAITING, CatchUp, Delivery, Job, JobState, Schedule
 from switchgear.refusals import REFUSED_STORAGE
-from switchgear.testing import FakeClock, check_engine
+from switchgear.testing import FakeClock, RecordingPeer, check_engine
 from switchgear.timetable import Cron, Every
 from tests.engine.harness import Harness
 
@@ -546,3 +546,17 @@ class TestKeeping:
         ]
         successor.pass_seconds(59)
         assert len(made(successor)) == 1
+
+
+def test_the_job_of_a_tick_is_begun_when_the_tick_is_stored(harness: Harness) -> None:
+    """Otherwise a crash before the commit would make the tick due again, and its work would be done twice."""
+    harness.engine.set_schedule(schedule(60))
+    harness.engine.take_changes()
+    harness.engine.is_durable = True
+    peer = RecordingPeer()
+    worker = harness.worker(peer=peer)
+    harness.engine.grant(worker, 1)
+    harness.pass_seconds(60)
+    (job,) = worker.running.values()
+    assert job.schedule == b"nightly"
+    assert peer.unstored_batch == harness.engine.batch

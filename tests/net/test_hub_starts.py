@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from switchgear.engine.engine import EngineSettings
-from switchgear.model import READY, RUNNING
+from switchgear.engine.engine import EngineSettings, SubmitOptions
+from switchgear.engine.placement import Placement
+from switchgear.model import NORMAL, READY, RUNNING, Delivery
 from switchgear.net.commits import EXPECTED_SECONDS, LAZY_COMMIT_SECONDS
 from switchgear.protocols.gearman.messages import Packet as Ours
 from tests.engine.harness import state_of
-from tests.net.harness import BACKGROUND, CAN_DO, GRAB, NOOP, created, idle, in_turns, open_harness
+from tests.net.harness import BACKGROUND, CAN_DO, GRAB, NOOP, created, echo, idle, in_turns, open_harness
 from tests.support.wire import Kind, Packet, request
 
 ASSIGNED = Packet(Kind.JOB_ASSIGN, b"H:t:1\0f\0x")
@@ -161,8 +162,8 @@ async def test_a_worker_that_leaves_before_it_is_sent_its_job_is_not_the_jobs_li
     assert state_of(job) is READY
 
 
-def credit() -> bytes:
-    return request(Ours.CREDIT, b"1", b"0")
+def credit(jobs: int = 1) -> bytes:
+    return request(Ours.CREDIT, b"%d" % jobs, b"0")
 
 
 def complete(number: int) -> bytes:
@@ -267,3 +268,35 @@ async def test_a_client_that_asks_for_an_end_that_is_not_stored_yet_does_not_wai
     assert harness.store.is_committing
     await harness.store.succeed()
     assert len(client.heard()) == 2
+
+
+@in_turns
+async def test_a_submission_that_is_repeated_after_a_crash_is_stored_before_its_job_is_sent() -> None:
+    harness = await open_harness(settings=LIMITED)
+    client, worker = harness.connect(), harness.connect()
+    worker.send(CAN_DO, credit(2))
+    await idle()
+    harness.engine.await_submissions()
+    client.send(BACKGROUND)
+    await idle()
+    assert (client.heard(), worker.heard()) == ([], [])
+    await harness.store.succeed()
+    assert (client.heard(), len(worker.heard())) == ([created(1)], 1)
+    client.send(BACKGROUND)
+    await idle()
+    assert (client.heard(), len(worker.heard())) == ([], 1), "it was for one batch"
+
+
+@in_turns
+async def test_so_is_one_with_an_id_of_another_node() -> None:
+    harness = await open_harness(settings=LIMITED)
+    worker = harness.connect()
+    worker.send(CAN_DO, credit())
+    await idle()
+    harness.engine.placement = Placement()
+    harness.engine.submit(b"f", b"", b"x", NORMAL, Delivery.HANDLE, None, SubmitOptions(job_id=1_000_000))
+    worker.send(echo(b"the turn is over"))
+    await idle()
+    assert worker.heard() == []
+    await harness.store.succeed()
+    assert len(worker.heard()) == 2

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,7 @@ from tests.storage.support import (
 from tests.support.postgres import Cluster, running_pgbouncer, running_postgres
 from tests.support.proxy import Proxy, cuttable
 from tests.support.servers import free_port
+from tests.support.waiting import DEADLINE_SECONDS, eventually
 
 pytestmark = pytest.mark.xdist_group("postgresql")
 
@@ -587,6 +589,22 @@ class TestMigrations:
         for store, outcome in zip(stores, outcomes):
             if outcome is None:
                 close(store)
+
+    @pytest.mark.parametrize(
+        ("first", "second"), [("sg_job", "sg_done"), ("sg_done", "sg_job"), ("sg_schedule", "sg_long")]
+    )
+    def test_it_lets_reads_end_that_use_tables_in_any_order(self, url: str, first: str, second: str) -> None:
+        close(opened(url))
+        newer = PostgresStore(url, migrations=self.LATER)
+        with psycopg.connect(url) as reader, ThreadPoolExecutor() as pool:
+            reader.execute(f"SELECT count(*) FROM {first}")
+            opening = pool.submit(newer.open)
+            waits = "SELECT pid FROM pg_locks WHERE NOT granted AND mode = 'AccessExclusiveLock'"
+            eventually(lambda: execute(url, waits), "the migration waits for its locks")
+            reader.execute(f"SELECT count(*) FROM {second}")
+            reader.rollback()
+            opening.result(DEADLINE_SECONDS)
+        close(newer)
 
     def test_it_does_not_deadlock_with_commits_and_reads(self, url: str) -> None:
         """A newer server migrates as soon as it owns the jobs, while the older one has not noticed."""

@@ -5,15 +5,17 @@ A server counts as ready when it answers ``version`` on its port, and nothing he
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import cycle
 from pathlib import Path
 
 from tests.support.peers import require_program
@@ -106,12 +108,19 @@ def running_switchgear_as_gearmand(*flags: str) -> Iterator[Server]:
             yield server
 
 
+# Below the ports that the system gives to outgoing connections: one of those could take a port before the server does.
+# Each process of pytest has a part of the range, begins anywhere in it, and goes round.
+FIRST_PORT = 11_000 + 1_000 * (int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % 4)
+PORTS = cycle(sorted(range(FIRST_PORT, FIRST_PORT + 1_000), key=lambda port: port < FIRST_PORT + os.getpid() % 1_000))
+
+
 def free_port() -> int:
     """A port that nobody listens on at this moment."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        port: int = probe.getsockname()[1]
-    return port
+    for port in PORTS:
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind((HOST, port))
+            return port
+    raise AssertionError("the ports have no end")
 
 
 def answers_version(port: int) -> bool:

@@ -36,8 +36,13 @@ def answer(peer: socket.socket) -> bytes:
 def submitted(attack: Attack, function: str, payload: bytes = b"") -> str:
     """The handle of a new job."""
     peer = attack.connect(attack.ports.http)
-    peer.sendall(request("POST", f"/v1/functions/{function}/jobs", payload))
-    return str(json.loads(answer(peer))["handle"])
+    while not attack.over.is_set():
+        peer.sendall(request("POST", f"/v1/functions/{function}/jobs", payload))
+        found = json.loads(answer(peer))
+        if "handle" in found:
+            return str(found["handle"])
+        attack.over.wait(0.1)  # other attackers have filled the memory
+    raise ConnectionAbortedError("the attack is over")
 
 
 def long_json_payloads(attack: Attack) -> None:

@@ -106,7 +106,7 @@ class CurrentJob:
     @property
     def cancelled(self) -> bool:
         """Whether this attempt should stop: the job was cancelled, has timed out, or was given to another
-        worker because the connection was lost, or this worker has to stop."""
+        worker while the connection was lost, or this worker has to stop."""
         return self._stop_reason != ""
 
     @property

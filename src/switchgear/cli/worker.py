@@ -280,8 +280,9 @@ def worker(ctx: click.Context, /, names: tuple[str, ...], command: str | None, *
     and main, and imports all modules called tasks. If you name several apps, each has its own slots. Jobs come from
     the servers of the app, or from those in --server.
 
-    If a server cannot be reached, the worker tries again until it can. If a connection is lost, the worker stops the
-    jobs that came over it, because the server assigns them to other workers.
+    If a server cannot be reached, the worker tries again until it can. If a connection is lost, the tasks of an app go
+    on, and are reported when the server is back, unless another worker has begun their jobs by then. Commands are
+    stopped, because the server assigns their jobs to other workers.
     """
     ctx.meta[LOG_FORMAT] = options["log_format"]
     given = {name for name in options if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE}

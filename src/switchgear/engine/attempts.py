@@ -82,9 +82,7 @@ class Attempts:
         if state.reports_changes and (job.delivery or state.notes_starts):
             state.changed[job] = None
             if state.is_durable and job.delivery and self.start_must_be_kept(job):
-                if job.id >= state.batch_ids and not job.kept:
-                    # It will be stored together with its submission, which was promised to nobody yet: if the server
-                    # dies before that, there is no job whose attempts could be miscounted.
+                if self._is_stored_with_submission(job):
                     if function.last_run_us <= QUICK_RUN_US:
                         state.quick_starts += 1
                 else:
@@ -109,6 +107,8 @@ class Attempts:
         if job.worker is not None:
             job.worker.holds_limited = True
         is_unsent = self._state.is_durable and job.delivery > 0 and self.start_must_be_kept(job)
+        if is_unsent and self._is_stored_with_submission(job):
+            is_unsent = False  # it is sent at once
         if is_unsent or job.unsent:
             job.unsent = is_unsent
 
@@ -248,6 +248,16 @@ class Attempts:
             if job.attempts_limit >= 0:
                 return job.attempts_limit > 0
         return self._state.settings.attempts > 0
+
+    def _is_stored_with_submission(self, job: Job) -> bool:
+        """Whether the first commit that has this job has this start, too.
+
+        The submission was promised to nobody yet: if the server dies before that commit, there is no job whose attempts
+        could be miscounted. But the tick of a schedule would be due again. Ids of other nodes are not below
+        `next_job_id`; such submissions are repeated until they are stored.
+        """
+        state = self._state
+        return state.batch_ids <= job.id < state.next_job_id and not job.kept and not job.schedule
 
     def are_spent(self, job: Job) -> bool:
         """Whether the job must not be started again, if this run counts as an attempt."""

@@ -40,6 +40,7 @@ from switchgear.engine.placement import Placement
 from switchgear.engine.ready_queues import ReadyQueues
 from switchgear.engine.requirements import Requirements
 from switchgear.engine.restore import Restore, Restoring
+from switchgear.engine.resumed_starts import ResumedStarts
 from switchgear.engine.schedules import ScheduleRunner
 from switchgear.engine.sliced_work import SlicedWork
 from switchgear.engine.state import ALL_IDS, EngineSettings, EngineState, Observer
@@ -118,6 +119,7 @@ class Engine:
             requirements,
         )
         self._reports = WorkerReports(state, limiters, queues, attempts, dispatcher, transitions, packed, lost_starts)
+        self._resumed_starts = ResumedStarts(state, limiters, queues, attempts, packed)
         self._commands = JobCommands(
             state,
             deadlines,
@@ -395,6 +397,11 @@ class Engine:
         state.batch += 1
         state.batch_ids = state.next_job_id
         return state.batch - 1
+
+    def await_submissions(self) -> None:
+        """Note that what is submitted next is submitted again after a crash, until it is stored: a worker gets such a
+        job when the submission and the start are stored, so that the start counts."""
+        self._state.batch_ids = ALL_IDS
 
     def batch_is_stored(self, batch: int) -> None:
         """Note that all changes up to this batch are stored: peers need not wait for them any more."""
@@ -834,6 +841,13 @@ class Engine:
         For credit without tickets. A peer may call this while it handles an assignment.
         """
         return self.dispatcher.take_back_credit(worker, credit)
+
+    def resume_attempt(self, worker: Worker, job_id: int, attempt: int) -> Job | None:
+        """Give a job back to a worker that lost its connection and still runs this attempt (`Job.attempts`).
+
+        Returns None if another attempt has begun, or the job may not run any more.
+        """
+        return self._resumed_starts.resume(worker, job_id, attempt)
 
     def is_last_attempt(self, job: Job) -> bool:
         """Whether the job is dead if its worker is lost in this attempt."""

@@ -101,7 +101,8 @@ class EngineState:
         self.stored_batch = 0  # all batches up to this one are stored
         self.now_us = 0
         self.next_job_id = 1
-        self.batch_ids = 1  # jobs from this id on were submitted in the batch that is being collected
+        # Jobs from this id on were submitted in the batch that is being collected, by peers that do not repeat it.
+        self.batch_ids = 1
         self.quick_starts = 0  # starts that are likely to be followed by their ends within a millisecond
         self.unused_ids = 0  # reserved for graphs that were not submitted, or not yet
         # No id below it is given out again after a restart.  Whoever is told of another has to wait for a commit.

@@ -1,14 +1,16 @@
 """The PostgreSQL schema: statements, migrations.
 
 Locks. Every commit of a server locks the row of `sg_lease` before anything else, or its row of `sg_node`, and a
-migration both tables as a whole, in this order, so neither can hold what the other waits for. A server reads the
-version first, and locks nothing if it is the right one: `CREATE TABLE IF NOT EXISTS` locks even if there is nothing to
-create.
+migration locks all tables as a whole, these two first. Reads use several tables in any order, so a migration waits for
+its locks only for a moment, and less than PostgreSQL waits before it looks for deadlocks. Then it lets go of all of
+them, so that the reads can end, and tries again. A server reads the version first, and locks nothing if it is the right
+one: `CREATE TABLE IF NOT EXISTS` locks even if there is nothing to create.
 """
 
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Mapping
 from importlib import resources
 from typing import TYPE_CHECKING, Any, Final
@@ -33,6 +35,17 @@ UNCHANGING: Final = frozenset({"id", "function_id", "created_us", "name"})
 
 # Waiting for a lock, or for a migration, ends after so long.
 TIMEOUTS_MS: Final = {"lock_timeout": 10_000, "statement_timeout": 600_000, "idle_in_transaction_session_timeout": 0}
+ONE_TRY_MS: Final = 300  # PostgreSQL looks for deadlocks after a second
+PAUSE_SECONDS: Final = 0.05  # between two tries, in which others go on
+TRIES: Final = 10_000 // ONE_TRY_MS
+LOCK_NOT_AVAILABLE: Final = ("55P03", "40P01")  # SQLSTATEs: it took too long, or would have for ever
+
+# All tables, those that commits lock first before the others; but others that wait to migrate have read `sg_meta`.
+ALL_TABLES: Final = """
+    SELECT string_agg(quote_ident(c.relname), ', ' ORDER BY c.relname NOT IN ('sg_lease', 'sg_node'), c.relname)
+    FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+    WHERE c.relkind = 'r' AND c.relname ~ '^sg_' AND c.relname <> 'sg_meta' AND n.nspname = current_schema()
+"""
 
 
 def _read_migrations() -> dict[int, str]:
@@ -128,7 +141,7 @@ def _migrate(pgconn: PGconn, url: str, migrations: Mapping[int, str], only_creat
     _run(pgconn, f"SELECT pg_advisory_xact_lock({MIGRATION_LOCK})")
     version = layout_version(pgconn)  # another process may have migrated meanwhile
     if version:
-        _run(pgconn, "LOCK TABLE sg_lease, sg_node IN ACCESS EXCLUSIVE MODE")  # one after the other
+        _lock_all_tables(pgconn)
     for step in sorted(migrations):
         if step > version:
             _run(pgconn, migrations[step])
@@ -141,12 +154,34 @@ def _migrate(pgconn: PGconn, url: str, migrations: Mapping[int, str], only_creat
     _run(pgconn, "COMMIT")
 
 
+def _lock_all_tables(pgconn: PGconn) -> None:
+    """Lock the tables in this transaction, so that nobody reads or writes them until it ends."""
+    lock = f"LOCK TABLE {_run(pgconn, ALL_TABLES)} IN ACCESS EXCLUSIVE MODE"
+    _run(pgconn, f"SET LOCAL lock_timeout = {ONE_TRY_MS}")
+    for tries_left in reversed(range(TRIES)):
+        _run(pgconn, "SAVEPOINT unlocked")
+        try:
+            _run(pgconn, lock)
+            break
+        except LockNotAvailable:
+            if not tries_left:
+                raise
+        _run(pgconn, "ROLLBACK TO SAVEPOINT unlocked")
+        time.sleep(PAUSE_SECONDS)
+    _run(pgconn, f"SET LOCAL lock_timeout = {TIMEOUTS_MS['lock_timeout']}")
+
+
+class LockNotAvailable(StorageError):
+    """Others hold the lock, for longer than this transaction may wait."""
+
+
 def _run(pgconn: PGconn, text: str) -> str:
     """The first value of the answer; raises StorageError."""
     from psycopg import pq
 
     result = pgconn.exec_(text.encode())
     if result.status not in (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK):
-        raise StorageError(result.get_error_message())
+        code = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode()
+        raise (LockNotAvailable if code in LOCK_NOT_AVAILABLE else StorageError)(result.get_error_message())
     value: Any = result.get_value(0, 0) if result.ntuples else None
     return "" if value is None else bytes(value).decode()

@@ -101,6 +101,11 @@ def hold(place: str) -> str:
     return "finished"
 
 
+def hold_and_fail(place: str) -> None:
+    hold(place)
+    raise ValueError("as it was told")
+
+
 async def hold_async(place: str) -> str:
     _note(place, "started")
     try:
@@ -233,6 +238,7 @@ def make_app(url: str = NOWHERE) -> App:
         add_async,
         fail,
         hold,
+        hold_and_fail,
         hold_async,
         hold_in_pool,
         resist,

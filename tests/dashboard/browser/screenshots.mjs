@@ -84,7 +84,7 @@ async function lookAt({ at, job, heard, answers }, width, scheme) {
     if (width < 500 && !NARROW.includes(name)) continue;
     await show(page, base, name === "job" ? `job/${encodeURIComponent(job)}` : target);
     await page.addStyleTag({ content: '*:not(code):not(pre):not(.mono):not(kbd) { font-family: "DejaVu Sans" !important } .live { visibility: hidden }' });
-    await page.waitForTimeout(name === "stream" ? 1300 : 500); // for events, and for the curve, which a script draws when it has come
+    await page.waitForTimeout(["overview", "stream"].includes(name) ? 1500 : 500); // for events, and for the curve, which a script draws when it has come
     await ready(page);
     pictures[name] = await page.screenshot({ animations: "disabled" });
   }

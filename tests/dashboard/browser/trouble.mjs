@@ -47,8 +47,8 @@ await isLive(page);
 await page.waitForFunction((count) => document.querySelectorAll("main tbody tr").length === count, NAMES.length);
 for (const [index, name] of NAMES.entries()) {
   await show(page, base, "functions?sort=name");
-  const target = await page.evaluate((wanted) => [...document.querySelectorAll("main tbody a[href^='#/function/']")].find((each) => each.textContent === wanted)?.getAttribute("href"), name);
-  check(target, `no row has the name ${JSON.stringify(name)}`);
+  const link = await page.waitForFunction((wanted) => [...document.querySelectorAll("main tbody a[href^='#/function/']")].find((each) => each.textContent === wanted)?.getAttribute("href"), name);
+  const target = await link.jsonValue();
   await page.goto(`${base}${target}`);
   await ready(page);
   check(await page.evaluate(() => document.querySelector("h1").textContent) === name, `the page of ${JSON.stringify(name)} has another name`);
@@ -60,7 +60,7 @@ for (const [index, name] of NAMES.entries()) {
   await page.getByRole("link", { name: "All jobs" }).first().click();
   await page.waitForFunction(() => location.hash.startsWith("#/jobs"));
   await ready(page);
-  await page.waitForFunction((handle) => [...document.querySelectorAll("main tbody tr")].map((row) => row.querySelector("a").textContent).join() === handle, handles[index]);
+  await page.waitForFunction((handle) => [...document.querySelectorAll("main tbody tr")].map((row) => row.querySelector("a")?.textContent).join() === handle, handles[index]);
   await page.goto(`${base}#/job/${encodeURIComponent(handles[index])}`);
   await page.waitForSelector(".payload");
   check(await page.evaluate((wanted) => document.querySelector("main").textContent.includes(wanted), name), `the job of ${JSON.stringify(name)}`);

@@ -29,6 +29,7 @@ from switchgear.engine.payload_arrivals import PayloadArrivals
 from switchgear.engine.ready_queues import ReadyQueues
 from switchgear.engine.requirements import Requirements
 from switchgear.engine.restore import Restore
+from switchgear.engine.resumed_starts import ResumedStarts
 from switchgear.engine.schedules import ScheduleRunner
 from switchgear.engine.sliced_work import SlicedWork
 from switchgear.engine.state import EngineSettings, EngineState
@@ -183,6 +184,10 @@ class Parts:
             self.packed,
             self.lost_starts,
         )
+
+    @cached_property
+    def resumed_starts(self) -> ResumedStarts:
+        return ResumedStarts(self.state, self.limiters, self.queues, self.attempts, self.packed)
 
     @cached_property
     def commands(self) -> JobCommands:

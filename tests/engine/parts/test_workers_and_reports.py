@@ -1,4 +1,5 @@
-"""`WorkerRegistry`, `WorkerReports`, `LostStarts`, `Timers`, `Requirements` and the lists of waiting workers."""
+"""`WorkerRegistry`, `WorkerReports`, `ResumedStarts`, `LostStarts`, `Timers`, `Requirements` and the lists of waiting
+workers."""
 
 from __future__ import annotations
 
@@ -55,6 +56,16 @@ def test_the_jobs_of_a_worker_that_is_removed_go_back() -> None:
     assert (state_of(job), worker.running, len(parts.lost_starts)) == (READY, {}, 1)
     parts.workers.remove(worker, Cause.WORKER_LOST)  # once more, which changes nothing
     assert parts.function().ready == 1
+
+
+def test_a_lost_job_is_given_back_to_a_worker_that_still_runs_it() -> None:
+    parts = Parts()
+    job, worker = taken(parts)
+    parts.workers.remove(worker, Cause.WORKER_LOST)
+    back = parts.registered()
+    assert parts.resumed_starts.resume(back, job.id, 1) is job
+    assert (state_of(job), job.worker, job.attempts) == (RUNNING, back, 1)
+    assert parts.resumed_starts.resume(parts.registered(), job.id, 1) is None
 
 
 def test_a_lease_that_is_renewed_is_looked_at_again_at_its_new_end() -> None:

@@ -163,11 +163,24 @@ def test_a_last_attempt_is_kept_before_the_worker_hears_of_it() -> None:
 
 def test_so_is_one_that_a_waiting_worker_is_given() -> None:
     harness = DworkHarness(keeps=True, settings=EngineSettings(attempts=1))
+    harness.ask(create("a", "b after a"))
+    harness.send(steal("x"), b"x")
+    harness.keep()
     harness.send(steal("w", wait_ms=1000), b"w")
-    harness.send(create("a"))
+    harness.send(complete("x", "a"), b"x")
     assert harness.heard(b"w") == []
     harness.keep()
+    assert names(harness.heard(b"w")[0]) == ["b"]
+
+
+def test_a_task_that_is_given_at_once_is_stored_together_with_its_start() -> None:
+    harness = DworkHarness(keeps=True, settings=EngineSettings(attempts=1))
+    harness.send(steal("w", wait_ms=1000), b"w")
+    harness.send(create("a"), b"c")
     assert names(harness.heard(b"w")[0]) == ["a"]
+    assert harness.heard(b"c") == []
+    harness.keep()
+    assert harness.heard(b"c") == [OK]
 
 
 def test_when_the_store_cannot_keep_them_new_tasks_are_refused_as_a_whole(durable: DworkHarness) -> None:

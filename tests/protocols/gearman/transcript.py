@@ -53,6 +53,8 @@ EXTENSIONS = (
     "JOB_PUSH_TRACED",
     "WORKER_CONTROL",
     "WORKER_STATUS",
+    "RESUME_JOB",
+    "RESUME_RES",
 )
 KINDS = {
     **{kind.name: int(kind) for kind in Kind},

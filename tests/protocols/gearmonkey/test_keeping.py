@@ -165,6 +165,7 @@ def test_an_attempt_that_counts_is_kept_before_it_is_made() -> None:
     harness = MonkeyHarness(keeps=True, settings=EngineSettings(attempts=2))
     harness.engine.submit(b"f", b"", b"x", NORMAL, Delivery.HANDLE)
     harness.turn()
+    harness.keep()
     assert harness.tell("worker", ("BRPOP", *TRIO, 1)) == []
     harness.keep()
     assert harness.heard("worker") == [[b"queue:f:normal", b"1"]]

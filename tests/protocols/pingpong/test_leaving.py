@@ -8,7 +8,7 @@ import pytest
 
 from switchgear.engine.engine import EngineSettings
 from switchgear.errors import Refused
-from switchgear.model import CANCELLED, DONE, FAILED, Cause, Delivery, Peer
+from switchgear.model import CANCELLED, DONE, FAILED, Cause, Delivery, Job, Peer
 from tests.protocols.pingpong.harness import (
     JOB,
     LEAVE,
@@ -28,6 +28,13 @@ from tests.protocols.pingpong.harness import (
 @pytest.fixture
 def broker() -> Broker:
     return Broker()
+
+
+def stored(broker: Broker) -> Job:
+    """A job that is stored and waits for a worker: its start will be a change of its own."""
+    job = broker.submit(b"job")
+    broker.harness.keep()
+    return job
 
 
 # --- workers that cannot be reached ---
@@ -155,8 +162,8 @@ def test_a_stranger_may_say_goodbye(broker: Broker) -> None:
 
 def test_the_answer_to_a_goodbye_does_not_overtake_a_job_that_waits_for_the_store() -> None:
     broker = Broker(keeps=True, settings=EngineSettings(attempts=1))
+    stored(broker)
     broker.worker_says(b"w", READY)
-    broker.submit(b"job")
     broker.worker_says(b"w", LEAVE)
     assert broker.heard_by_worker(b"w") == []
     broker.harness.keep()
@@ -175,8 +182,8 @@ def test_a_goodbye_whose_answer_cannot_be_delivered_is_one_nevertheless(broker: 
 
 def test_the_last_attempt_is_remembered_before_the_job_is_sent() -> None:
     broker = Broker(keeps=True, settings=EngineSettings(attempts=1))
+    job = stored(broker)
     broker.worker_says(b"w", READY)
-    job = broker.submit(b"job")
     broker.worker_says(b"w", PING)
     assert broker.heard_by_worker(b"w") == [PONG]  # which promises nothing
     broker.harness.keep()
@@ -195,8 +202,8 @@ def test_the_last_attempt_is_remembered_before_the_job_is_sent() -> None:
 )
 def test_a_job_that_is_over_before_it_is_sent_is_not_sent(take_back: Callable[..., None]) -> None:
     broker = Broker(keeps=True, expire_seconds=0, settings=EngineSettings(attempts=1))
+    job = stored(broker)
     broker.worker_says(b"w", READY)
-    job = broker.submit(b"job")
     take_back(broker, job)
     assert job.state in (CANCELLED, DONE)
     broker.harness.keep()
@@ -207,8 +214,8 @@ def test_a_job_that_is_over_before_it_is_sent_is_not_sent(take_back: Callable[..
 
 def test_who_leaves_before_its_job_is_sent_and_then_is_not_sent_it_has_left() -> None:
     broker = Broker(keeps=True, settings=EngineSettings(attempts=1))
+    job = stored(broker)
     broker.worker_says(b"w", READY)
-    job = broker.submit(b"job")
     broker.worker_says(b"w", LEAVE)
     broker.do(broker.engine.cancel, job)
     assert not broker.engine.workers

@@ -4,6 +4,9 @@ To each server a pool is one worker.  It grants as much credit to each of them a
 takes back a credit from the others.  If two push a job at the same moment, one of the jobs is released unharmed.
 
 Where jobs take very little time, a server of ours may push some ahead of the free slots (`prefetch`).
+
+Attempts that run when their connection is lost go on, and the server is asked for their jobs when it is back
+(`interrupted_attempts`).
 """
 
 from __future__ import annotations
@@ -17,6 +20,8 @@ from typing import TYPE_CHECKING, Any, Final
 from switchgear.app.declarations import undeclared_text
 from switchgear.app.server_locations import ServerLocation
 from switchgear.app.worker.executor import Attempt, Executor, ExecutorOwner
+from switchgear.app.worker.interrupted_attempts import PATIENCE_SECONDS as RESUMING_SECONDS
+from switchgear.app.worker.interrupted_attempts import InterruptedAttempts
 from switchgear.app.worker.observer import AppWorkerObserver
 from switchgear.app.worker.prefetch import Prefetch
 from switchgear.backoff import ReconnectBackoff
@@ -27,6 +32,7 @@ from switchgear.client.gearman.worker_events import (
     ControlRequested,
     FoundUndeclared,
     JobAssigned,
+    JobResumed,
     JobRevoked,
     JobUnrunnable,
     ReadyJobsCounted,
@@ -43,6 +49,8 @@ __all__ = ["SlotPool"]
 _LOG: Final = logging.getLogger("switchgear.worker")
 
 STOPPING: Final = "the worker stops"
+CONNECTION_LOST: Final = "the connection to the server was lost"
+NOT_OURS: Final = "the connection was lost, and when it was back another worker had the job, or it had ended"
 INTERRUPTED: Final = "the program has ended; the interrupted start counts, and the job is left to a worker"
 # Our own server watches over time limits.  This long after one we act ourselves, should it be silent.
 PATIENCE_SECONDS: Final = 1.0
@@ -65,11 +73,13 @@ class SlotPool(ExecutorOwner):
         prefetch: Prefetch | None = None,
         counts_interruptions: bool = False,
         on_control: Callable[[SlotPool, ControlRequested], dict[str, Any]] = lambda pool, request: {},
+        interrupted: InterruptedAttempts | None = None,
     ) -> None:
         """`on_change` is called after each end of an attempt: True if the job was finished here.
 
         `prefetch` decides how many jobs may wait here for a slot, if the executor lets them; None: none.  If it
         `counts_interruptions`, an attempt that is stopped because the worker stops is lost, as if it were killed.
+        `interrupted` is shared with the other pools of the worker.
         """
         self.label = label
         self._on_control = on_control  # does what an operator wants, and returns what to add to the status
@@ -95,6 +105,9 @@ class SlotPool(ExecutorOwner):
         self._stopping = False
         self._counts_interruptions = counts_interruptions
         self._interrupted: set[WorkerConnection[Attempt]] = set()  # over which attempts came that were stopped
+        self._without_connection = interrupted if interrupted is not None else InterruptedAttempts()
+        self._without_connection.when_asked(self.rebalance)
+        self._waits_until: dict[WorkerConnection[Attempt], float] = {}  # for other pools to ask for their jobs
         self._loop: asyncio.AbstractEventLoop
 
     def open(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -119,19 +132,27 @@ class SlotPool(ExecutorOwner):
     def _share_room(self) -> None:
         takes = self.executor.ready and not self._stopping
         self._ahead = self._prefetch.ahead(self._loop.time()) if takes else 0
-        protocols = [connection.protocol for connection in self.connections]
-        if len(protocols) > 1:
+        connections = self.connections
+        if len(connections) > 1:
             # Plain servers first: a grab at one of them takes a slot, and the credit at the others is less by it.
-            protocols.sort(key=lambda protocol: protocol.extended)
-        for protocol in protocols:
+            connections = sorted(connections, key=lambda connection: connection.protocol.extended)
+        for connection in connections:
+            protocol = connection.protocol
             room = self.executor.slots + (self._ahead if protocol.extended else 0)
-            protocol.set_room(room - self.occupied if takes else 0)
+            protocol.set_room(room - self.occupied if takes and not self._leaves_jobs(connection) else 0)
+
+    def _leaves_jobs(self, connection: WorkerConnection[Attempt]) -> bool:
+        """Whether the server is to be asked first for the jobs that this worker still runs."""
+        if not self._without_connection.has_any_of(connection.server_name):
+            return False
+        return not connection.subscribed or self._loop.time() < self._waits_until.get(connection, 0.0)
 
     def stop_taking(self) -> None:
         """Take no more jobs.  A job that a plain server was asked for may still come, and is run."""
         self._stopping = True
         self._share_room()  # first, else released jobs might be pushed to us again
         self._release_ahead()
+        self._drop_interrupted()
         for connection in self.connections:
             connection.stop()
             connection.protocol.release_waiting()
@@ -147,6 +168,8 @@ class SlotPool(ExecutorOwner):
     def on_connected(self, connection: WorkerConnection[Attempt], *, again: bool) -> None:
         extended = connection.protocol.extended
         self._observer.subscribed(connection.server_name, self.label, again=again, extended=extended)
+        if self._without_connection.has_any_of(connection.server_name):
+            self._ask_for_jobs(connection)
         missing = [] if again or extended else self._missing_features()
         if missing:
             text = f"{connection.server_name} is a plain Gearman server; what it cannot do: {', '.join(missing)}"
@@ -162,21 +185,80 @@ class SlotPool(ExecutorOwner):
         self, connection: WorkerConnection[Attempt], attempts: list[Attempt], problem: str, retry_seconds: float
     ) -> None:
         self.ready_jobs.pop(connection, None)
+        not_started = self.executor.waiting()
+        going_on: list[Attempt] = []
         for attempt in attempts:
             attempt.send_progress = None
             if attempt.job.cancelled:
                 continue
-            attempt.job.cancel("the connection to the server was lost")
+            if connection.can_resume and not self._stopping and attempt not in not_started:
+                going_on.append(attempt)
+                continue
+            attempt.job.cancel(CONNECTION_LOST)
             self.executor.cancel(attempt, hard=False)
+        self._without_connection.keep(connection, going_on)
         if not self._stopping:
             self._observer.disconnected(connection.server_name, self.label, problem, retry_seconds)
         self.rebalance()
+
+    # --- jobs that go on without a connection ---
+
+    def _ask_for_jobs(self, connection: WorkerConnection[Attempt]) -> None:
+        """Ask for the jobs that came over an earlier connection, and take no others until all pools have asked."""
+        self._waits_until[connection] = self._loop.time() + RESUMING_SECONDS
+        self._loop.call_later(RESUMING_SECONDS, self.rebalance)
+        interrupted = self._without_connection.of(connection)
+        if not interrupted:
+            return
+        if connection.protocol.extended:
+            connection.protocol.start_lease()
+        for each in interrupted:
+            assignment = each.attempt.assignment
+            if connection.protocol.extended:
+                connection.protocol.resume(assignment.handle, assignment.attempt)
+            else:  # another server has taken its place
+                self._on_resumed(connection, JobResumed(assignment.handle, is_ours=False))
+
+    def _on_resumed(self, connection: WorkerConnection[Attempt], event: JobResumed) -> None:
+        found = self._without_connection.take(connection, event.handle)
+        if found is None:
+            if event.is_ours:
+                connection.protocol.release(event.handle)
+            return
+        attempt = found.attempt
+        if not event.is_ours:
+            self._drop(attempt, NOT_OURS)
+        elif found.outcome is not None:
+            self._report(connection, attempt, found.outcome)
+        else:
+            connection.jobs[attempt.handle] = attempt
+            attempt.send_progress = partial(self._send_progress, connection)
+            self._observer.note(f"{attempt.handle} ({attempt.assignment.function}) goes on")
+
+    def _drop(self, attempt: Attempt, reason: str) -> None:
+        """Stop an attempt without a connection, if it still runs, and report nothing about it."""
+        if attempt not in self.attempts:
+            self._observer.job_dropped(attempt.assignment, reason, attempt.seconds)
+        elif not attempt.job.cancelled:
+            attempt.job.cancel(reason)
+            self.executor.cancel(attempt, hard=False)
+
+    def _drop_interrupted(self) -> None:
+        """Without a connection there is nobody to report to, and none is made when the worker stops."""
+        for connection in self.connections:
+            for each in self._without_connection.of(connection):
+                self._without_connection.take(connection, each.attempt.handle)
+                self._drop(each.attempt, CONNECTION_LOST)
+
+    # --- events of connections ---
 
     def on_event(self, connection: WorkerConnection[Attempt], event: WorkerEvent) -> None:
         if isinstance(event, JobAssigned):
             self._on_assigned(connection, event)
         elif isinstance(event, JobRevoked):
             self._on_revoked(connection, event)
+        elif isinstance(event, JobResumed):
+            self._on_resumed(connection, event)
         elif isinstance(event, JobUnrunnable):
             self._observer.note(f"{event.assignment.handle} failed: {event.error}", is_problem=True)
         elif isinstance(event, RefusedByServer) and event.error.code == LEASE_EXPIRED:
@@ -256,7 +338,11 @@ class SlotPool(ExecutorOwner):
         if attempt.took_seconds is not None:  # else it may not have been started
             self._announce(attempt)
         connection = self._free_slot(attempt)
-        if connection is None:
+        if connection is None and not attempt.job.cancelled and self._without_connection.ended(attempt, outcome):
+            attempt.job.end()
+            self._on_change(False)
+        elif connection is None:
+            self._without_connection.forget(attempt)
             self._observer.job_dropped(
                 attempt.assignment, attempt.job.cancel_reason or "no client waits for it any more", attempt.seconds
             )
@@ -275,20 +361,25 @@ class SlotPool(ExecutorOwner):
             attempt.flush_progress()
             attempt.job.end()
             attempt.send_progress = None  # a thread that the task has left behind may still report progress
-            outcome = connection.protocol.within_limits(outcome)
-            connection.protocol.report(attempt.handle, outcome)
-            reason = attempt.job.cancel_reason
-            if reason and (reason != STOPPING or isinstance(outcome, Stopped)):
-                self._observer.job_dropped(attempt.assignment, reason, attempt.seconds)
-            else:
-                self._observer.job_ended(attempt.assignment, outcome, attempt.seconds)
-            self._on_change(True)
+            self._report(connection, attempt, outcome)
+
+    def _report(self, connection: WorkerConnection[Attempt], attempt: Attempt, outcome: Outcome) -> None:
+        """Report the outcome of an attempt whose job is ours."""
+        outcome = connection.protocol.within_limits(outcome)
+        connection.protocol.report(attempt.handle, outcome)
+        reason = attempt.job.cancel_reason
+        if reason and (reason != STOPPING or isinstance(outcome, Stopped)):
+            self._observer.job_dropped(attempt.assignment, reason, attempt.seconds)
+        else:
+            self._observer.job_ended(attempt.assignment, outcome, attempt.seconds)
+        self._on_change(True)
 
     def attempt_lost(self, attempt: Attempt, problem: str) -> None:
         """A job has killed its process.  For the server that is a lost worker, so the connection is closed."""
         connection = self._free_slot(attempt)
         if connection is not None:
             connection.abort(f"{attempt.handle} has ended its process", at_once=True)
+        self._without_connection.forget(attempt)
         self._observer.job_dropped(attempt.assignment, problem, attempt.seconds)
         self._on_change(False)
         self.rebalance()

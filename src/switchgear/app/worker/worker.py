@@ -15,6 +15,7 @@ from switchgear.app.server_locations import ServerLocation
 from switchgear.app.worker.async_executor import AsyncExecutor
 from switchgear.app.worker.executor import Attempt, Executor
 from switchgear.app.worker.executor_choice import CurrentTasks, ExecutorChoice
+from switchgear.app.worker.interrupted_attempts import InterruptedAttempts
 from switchgear.app.worker.observer import AppWorkerObserver
 from switchgear.app.worker.prefetch import MOST_PREFETCH, Prefetch
 from switchgear.app.worker.process_autoscaler import CHECK_SECONDS, AutoscaleLimits, ProcessAutoscaler
@@ -107,6 +108,7 @@ class AppWorker:
         self._name = self.settings.name or f"{socket.gethostname()}/{os.getpid()}"
         self._pools: list[SlotPool] = []
         self._autoscaler: ProcessAutoscaler | None = None
+        self._interrupted = InterruptedAttempts()
         self._control = RemoteControl(self, app.hooks.broadcast, self._observer)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping: asyncio.Event
@@ -374,6 +376,7 @@ class AppWorker:
             prefetch=self._prefetch(tasks),
             counts_interruptions=self.settings.counts_interruptions,
             on_control=control.carry_out,
+            interrupted=self._interrupted,
         )
 
     def _prefetch(self, tasks: CurrentTasks) -> Prefetch:

@@ -1,7 +1,7 @@
 """The asyncio connection of a worker to one server: connects whenever that is possible, and renews its lease.
 
-A lost connection takes its jobs with it: the server assigns them to another worker, and would refuse their reports.  So
-the owner is given the jobs to stop, and nothing is reported for them.
+A lost connection takes its jobs with it: the server returns them to their queues, and would refuse their reports.  So
+the owner is given the jobs: it stops them, or asks for them again (`WorkerProtocol.resume`) if the server `can_resume`.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ CONFIRM_SECONDS: Final = 5.0  # for the server to confirm reports before a worke
 HEARTBEATS_PER_LEASE: Final = 3
 # A server that was asked and sends nothing for this long is gone.
 LEASES_OF_SILENCE: Final = 3
+URGENT_PAUSE_SECONDS: Final = 1.0  # the longest one while jobs go on without a connection
 
 J = TypeVar("J")  # a job in the hands of the owner
 
@@ -71,6 +72,8 @@ class WorkerConnection(asyncio.Protocol, Generic[J]):
         self.protocol = WorkerProtocol(introduction)
         self.jobs: dict[str, J] = {}  # jobs whose reports go over this connection, by handle; maintained by the owner
         self.subscriptions = 0  # how often the worker has been subscribed
+        self.can_resume = False  # the server of the lost connection gives jobs back to workers that still run them
+        self.is_urgent = False  # jobs go on, and the sooner the server is asked for them, the fewer begin elsewhere
         self._introduction = introduction
         self._owner = owner
         self._pauses = RetryPauses(backoff)
@@ -111,6 +114,8 @@ class WorkerConnection(asyncio.Protocol, Generic[J]):
             if self._has_received:
                 self._pauses.reset()
             pause_seconds = self._pauses.due_seconds() if self._has_received else self._pauses.next_seconds()
+            if self.is_urgent:
+                pause_seconds = min(pause_seconds, URGENT_PAUSE_SECONDS)
             if self._at_once:
                 pause_seconds = 0.0
             jobs, self.jobs = list(self.jobs.values()), {}
@@ -175,6 +180,8 @@ class WorkerConnection(asyncio.Protocol, Generic[J]):
             transport.close()
             if not isinstance(self.address, HttpServerAddress):
                 transport = None
+        # Over HTTP, jobs outlive connections: what ends here is the conversation, and the server has been told.
+        self.can_resume = self.protocol.extended and not isinstance(self.address, HttpServerAddress)
         self.protocol = WorkerProtocol(self._introduction)  # reports from now on are not sent
         if transport is not None:
             await cast("HttpStream", transport).wait_closed()

@@ -10,6 +10,7 @@ from switchgear.errors import ServerRefused
 __all__ = [
     "FoundUndeclared",
     "JobAssigned",
+    "JobResumed",
     "JobRevoked",
     "JobUnrunnable",
     "ReadyJobsCounted",
@@ -48,6 +49,14 @@ class JobRevoked:
 
     handle: str
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobResumed:
+    """The server was asked for a job that this worker still runs; False: the job is another worker's, or has ended."""
+
+    handle: str
+    is_ours: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +103,7 @@ WorkerEvent = (
     | JobAssigned
     | JobUnrunnable
     | JobRevoked
+    | JobResumed
     | RefusedByServer
     | FoundUndeclared
     | ReadyJobsCounted

@@ -38,6 +38,7 @@ from switchgear.client.gearman.worker_events import (
     ControlRequested,
     FoundUndeclared,
     JobAssigned,
+    JobResumed,
     JobRevoked,
     JobUnrunnable,
     ReadyJobsCounted,
@@ -62,6 +63,7 @@ GONE_REASONS: Final = frozenset({TIMED_OUT, HELD_BACK})
 _FINAL_STATES: Final = frozenset({"done", "failed", "cancelled", "expired"})
 HEARTBEAT: Final = b"alive"
 _CONFIRMATION: Final = b"done"
+_RESUMED: Final = b"resumed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +244,14 @@ class WorkerProtocol:
         for handle in self._arguments.handles:
             self._arguments.discard(handle)
             self.release(handle)
+
+    def resume(self, handle: str, attempt: int) -> None:
+        """Ask for a job that this worker still runs, although an earlier connection was lost; `JobResumed` answers."""
+        self._send(Packet.RESUME_JOB, name_bytes(handle), b"%d" % attempt)
+
+    def start_lease(self) -> None:
+        """Have the server watch over this worker although there is no room for jobs."""
+        self._send(Packet.CREDIT, b"0", self._lease)
 
     def forget(self, handle: str) -> None:
         """A job was revoked after it was reported: the two packets have crossed."""
@@ -460,6 +470,10 @@ class WorkerProtocol:
             self._cancelled.add(handle)
         self._events.append(JobRevoked(handle, word))
 
+    def _on_resumed(self, body: bytes) -> None:
+        handle, word = split_fields(body, 2)
+        self._events.append(JobResumed(name_text(handle), word == _RESUMED))
+
     def _assign(self, assignment: AssignedJob) -> None:
         self.forget(assignment.handle)  # an earlier attempt may have been revoked
         timeout_seconds = self._introduction.functions.get(assignment.function)
@@ -519,6 +533,7 @@ _ON_PACKET: Final[dict[int, Callable[[WorkerProtocol, bytes], None]]] = {
     Packet.NO_JOB: WorkerProtocol._on_no_job,
     Packet.NOOP: WorkerProtocol._on_noop,
     Packet.REVOKE: WorkerProtocol._on_revoke,
+    Packet.RESUME_RES: WorkerProtocol._on_resumed,
     Packet.WORKER_CONTROL: WorkerProtocol._on_worker_control,
     Packet.WATCH_RES: WorkerProtocol._on_watch,
     Packet.WORK_COMPLETE: WorkerProtocol._on_complete,

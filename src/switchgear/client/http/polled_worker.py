@@ -132,6 +132,9 @@ class PolledWorker:
 
     # --- asking for jobs ---
 
+    def _on_status(self, body: bytes) -> None:
+        """Tell nobody: workers over HTTP cannot be controlled, and only for that the server wants their status."""
+
     def _on_credit(self, body: bytes) -> None:
         number, lease = split_fields(body, 2)
         self._takes = True
@@ -445,6 +448,7 @@ _HANDLERS: Final = {
     int(Packet.CAN_DO_TIMEOUT): PolledWorker._on_can_do_timeout,
     int(Packet.WORKER_TAGS): PolledWorker._on_tags,
     int(Packet.WORKER_RESOURCES): PolledWorker._on_resources,
+    int(Packet.WORKER_STATUS): PolledWorker._on_status,
     int(Packet.CREDIT): PolledWorker._on_credit,
     int(Packet.GRAB_JOB_UNIQ): PolledWorker._on_grab,
     int(Packet.PRE_SLEEP): PolledWorker._on_pre_sleep,

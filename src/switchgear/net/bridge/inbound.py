@@ -281,6 +281,7 @@ class Inbound:
         if trace is None or not is_traceparent(trace):
             trace = b""
         options = SubmitOptions(name=unique, origin=self.shared.server.decode(), trace=trace)
+        self.shared.engine.await_submissions()  # Redis still has the job if the server dies
         try:
             job = self.shared.engine.submit(
                 keys.function, unique, data, PRIORITIES[queue], Delivery.HANDLE, self._watcher, options

@@ -185,6 +185,7 @@ class LinkSession(Output):
         self.source = engine.source_of(message.protocol)
         waits = message.delivery == Delivery.WAIT
         options = from_option_values(message.options, message.id)
+        engine.await_submissions()  # the node repeats it until it is stored
         try:
             job = engine.submit(
                 message.function, message.unique, message.payload, message.priority, message.delivery, None, options

@@ -71,6 +71,8 @@ class Packet(IntEnum):
     JOB_PUSH_TRACED = 1014
     WORKER_CONTROL = 1015
     WORKER_STATUS = 1016
+    RESUME_JOB = 1017
+    RESUME_RES = 1018
     AUTHENTICATE = 1020
     AUTHENTICATED = 1021
     GRAPH_BEGIN = 1030
@@ -106,6 +108,7 @@ NOT_REQUESTS: Final = frozenset(
         Packet.JOB_PUSH_TRACED,
         Packet.REVOKE,
         Packet.WORKER_CONTROL,
+        Packet.RESUME_RES,
         Packet.AUTHENTICATED,
         Packet.GRAPH_IDS,
         Packet.GRAPH_CREATED,
@@ -152,6 +155,7 @@ ARGUMENTS: Final[dict[Packet, int]] = {
     Packet.WORKER_TAGS: 1,
     Packet.WORKER_RESOURCES: 1,
     Packet.WORKER_STATUS: 2,
+    Packet.RESUME_JOB: 2,
     Packet.AUTHENTICATE: 1,
     Packet.GRAPH_BEGIN: 1,
     Packet.GRAPH_PART: 2,

@@ -60,6 +60,7 @@ PACKET_ROLES: Final[dict[int, frozenset[Role]]] = {
     Packet.WORKER_TAGS: WORK,
     Packet.WORKER_RESOURCES: WORK,
     Packet.WORKER_STATUS: WORK,
+    Packet.RESUME_JOB: WORK,
     Packet.AUTHENTICATE: EVERYBODY,
     Packet.GRAPH_BEGIN: SUBMIT,
     Packet.GRAPH_PART: SUBMIT,

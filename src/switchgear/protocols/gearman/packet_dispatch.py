@@ -147,6 +147,7 @@ ON_REQUEST: Final[dict[int, Callable[[GearmanSession, bytes], None]]] = {
     Packet.WORKER_TAGS: watch_and_credit.on_worker_tags,
     Packet.WORKER_RESOURCES: watch_and_credit.on_worker_resources,
     Packet.WORKER_STATUS: watch_and_credit.on_worker_status,
+    Packet.RESUME_JOB: watch_and_credit.on_resume_job,
     Packet.AUTHENTICATE: packet_access.on_authenticate,
     Packet.GRAPH_BEGIN: graph_packets.on_graph_begin,
     Packet.GRAPH_PART: graph_packets.on_graph_part,

@@ -1,4 +1,4 @@
-"""Handlers of the extension packets WATCH, CREDIT, WORK_PROGRESS, RETRY_LATER and HAND_BACK.
+"""Handlers of the extension packets WATCH, CREDIT, WORK_PROGRESS, RETRY_LATER, HAND_BACK and RESUME_JOB.
 
 Clients
 WATCH          handle                                     -> WATCH_RES handle, state; then the news, and at last the end
@@ -7,6 +7,7 @@ CREDIT         number to add, lease in ms                 -> JOB_PUSH, as many a
 WORK_PROGRESS  handle, numerator, denominator, message
 RETRY_LATER    handle, delay in ms, attempts limit, error
 HAND_BACK      handle
+RESUME_JOB     handle, attempt                            -> RESUME_RES handle, resumed or refused
 WORKER_TAGS    tags with commas; none: it has no tags
 WORKER_RESOURCES  amounts with commas, such as memory=64G,cores=8; none: it has none
 
@@ -38,6 +39,7 @@ __all__ = [
     "held_end_told",
     "on_credit",
     "on_hand_back",
+    "on_resume_job",
     "on_retry_later",
     "on_watch",
     "on_work_progress",
@@ -55,6 +57,7 @@ LARGEST_CONTROL: Final = 10**15
 LONGEST_LEASE_MS: Final = 7 * 24 * 3600 * 1000
 LONGEST_DELAY_MS: Final = 100 * 366 * 24 * 3600 * 1000
 MOST_ATTEMPTS: Final = 1_000_000
+MOST_ATTEMPTS_MADE: Final = 10**15
 # Each keeps its job in memory, wherever that is in its queue, until the job or the connection ends.
 MOST_WATCHED = 100_000
 MOST_FIGURE: Final = 10**18
@@ -205,6 +208,14 @@ def on_hand_back(session: GearmanSession, body: bytes) -> None:
         job = session.engine.release(worker, job_id)
     if job is None:
         not_found(session)
+
+
+def on_resume_job(session: GearmanSession, body: bytes) -> None:
+    handle, attempt_text = split(body, Packet.RESUME_JOB)
+    attempt = number(attempt_text, MOST_ATTEMPTS_MADE, "RESUME_JOB: the attempt")
+    session.takes_pushes = True  # it knows REVOKE
+    job = session.engine.resume_attempt(worker_of(session), session.job_id(handle), attempt)
+    session.send(response(Packet.RESUME_RES, handle, b"refused" if job is None else b"resumed"))
 
 
 def on_worker_tags(session: GearmanSession, body: bytes) -> None:

@@ -19,6 +19,8 @@ def counts_starts(job: Job, world: SimulatedCluster) -> bool:
     """Whether a crash must not make the server forget that this attempt of a job was started."""
     if job.schedule and not job.kept:
         return True  # otherwise its tick would be due again
+    if not world.store.has_begun_to_store(job.id):
+        return False  # a crash makes the server forget the job, which was promised to nobody
     if job.crash_limit >= 0:
         return job.crash_limit > 0
     return (job.attempts_limit if job.attempts_limit >= 0 else world.settings.attempts) > 0

@@ -73,6 +73,7 @@ class HistoryChecker:
         self.promised: set[int] = set()  # jobs whose submitters were told that they are stored
         self.forgotten: set[int] = set()  # jobs that were deleted
         self.starts = 0
+        self.resumed: set[int] = set()  # jobs whose workers, which had lost them, have just got them back
 
     # --- step by step ---
 
@@ -140,7 +141,9 @@ class HistoryChecker:
                 broken(f"{job} was started, and job {predecessor} that it waits for is not done")
         if (job.id in self.done and job.state is not DONE) or job.id in self.ended:
             broken(f"{job} was started again, and its end was kept")
-        if not engine.handing_out or job.function.paused:
+        is_resumed = job.id in self.resumed
+        self.resumed.discard(job.id)
+        if not engine.handing_out or (job.function.paused and not is_resumed):
             broken(f"{job} was started, and nothing should be")
         if 0 < job.expires_us <= engine.now_us and job.created_us < job.expires_us:
             broken(f"{job} was started {engine.now_us - job.expires_us} µs after its expiry")

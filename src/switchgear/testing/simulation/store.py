@@ -161,6 +161,10 @@ class SimulatedStore:
                 return rows[job_id].born[1]
         raise BrokenInvariant(f"job {job_id} has no payload, and was never kept")
 
+    def has_begun_to_store(self, job_id: int) -> bool:
+        """Whether the job is stored, or in the commit in progress."""
+        return job_id in self.committed or (self.in_flight is not None and job_id in self.in_flight.rows)
+
     def recent_jobs(self) -> list[Job]:
         """Jobs whose changes are not stored yet, the newest changes last."""
         in_flight = self.in_flight.jobs.values() if self.in_flight else ()

@@ -48,12 +48,34 @@ def worker_leaves(world: SimulatedCluster) -> None:
     worker = some(world, world.workers)
     if worker is not None:
         world.tell(f"{worker} with {worker.holds}")
+        names = tuple(function.name for function in worker.worker.order)
         world.workers.remove(worker)
         world.engine.remove_worker(worker.worker)
         if worker.holds and world.rng.random() < 0.3:
             reports_late(world, worker, world.rng.choice(worker.holds))
+        elif worker.holds and world.rng.random() < 0.4:
+            comes_back(world, worker, names)
         worker.set_timers.clear()
         world.engine.unsubscribe(worker)
+
+
+def comes_back(world: SimulatedCluster, gone: SimulatedWorker, names: tuple[bytes, ...]) -> None:
+    """A worker that has lost its connection, and goes on with its jobs."""
+    rng = world.rng
+    back = world.add_worker(gone.asks, names, 0, ())
+    back.starts |= gone.starts
+    for job_id in gone.holds:
+        before = world.engine.job(job_id)
+        attempt = before.attempts if before is not None and rng.random() < 0.8 else rng.randint(0, 3)
+        may = before is not None and before.state is READY and 0 < attempt >= before.attempts
+        world.engine.speaker = back
+        job = world.engine.resume_attempt(back.worker, job_id, attempt)
+        world.tell(f"{back} resumes attempt {attempt} of job {job_id}: {job}")
+        if job is not None:
+            world.history.resumed.add(job_id)
+            back.receive(job)
+            if not may or job.attempts > attempt:
+                broken(f"{back} was given {job} for attempt {attempt}")
 
 
 def worker_hangs(world: SimulatedCluster) -> None:
