@@ -219,7 +219,7 @@ class CeleryChain(CanvasNode):
         return self.tasks[0].app
 
     def clone(self, args: Any = None, kwargs: Any = None, **options: Any) -> CeleryChain:
-        linked = {name: options.pop(name) for name in ("link", "link_error") if name in options}
+        linked: dict[str, Any] = {name: options.pop(name) for name in ("link", "link_error") if name in options}
         first, *others = self.tasks
         copied = CeleryChain(first.clone(args, kwargs, **options), *(step.clone() for step in others))
         copied._link_given(linked)
@@ -361,7 +361,7 @@ class CeleryChord(CanvasNode):
         return self.body
 
     def clone(self, args: Any = None, kwargs: Any = None, **options: Any) -> CeleryChord:
-        linked = {name: options.pop(name) for name in ("link", "link_error") if name in options}
+        linked: dict[str, Any] = {name: options.pop(name) for name in ("link", "link_error") if name in options}
         copied = CeleryChord(self.header.clone(args, kwargs, **options), self._needed_body().clone(**options))
         copied._link_given(linked)
         return copied
