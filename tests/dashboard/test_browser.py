@@ -212,8 +212,9 @@ def answers(client: HttpClient) -> bool:
 def test_a_server_that_demands_identities(tmp_path: Path) -> None:
     file = tmp_path / "access.toml"
     tokens = {}
-    for name, role in (("viewer", "read"), ("ops", "operate")):
-        command = [sys.executable, "-m", "switchgear", "access", "add", name, "--role", role, "--file", str(file)]
+    rights = {"viewer": ["read"], "ops": ["operate"], "some": ["read", "--function", "mail*"], "submitter": ["submit"]}
+    for name, given in rights.items():
+        command = [sys.executable, "-m", "switchgear", "access", "add", name, "--file", str(file), "--role", *given]
         tokens[name] = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[-1]
     more = ["--access-file", str(file), "--joblog", f"sqlite:{tmp_path / 'log.db'}"]
     with serving(*more, options="?access=open") as (_, url, _):  # Gearman is open for this test itself
@@ -230,7 +231,12 @@ def test_a_server_that_demands_identities(tmp_path: Path) -> None:
         )
         with urllib.request.urlopen(asked) as answer:
             code = json.loads(answer.read())["code"]
-        assert in_browser("login", url, tokens["viewer"], tokens["ops"], code)["problems"] == []
+        assert (
+            in_browser("login", url, tokens["viewer"], tokens["ops"], code, tokens["some"], tokens["submitter"])[
+                "problems"
+            ]
+            == []
+        )
 
 
 def test_what_goes_wrong_around_an_open_page(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import { render } from "./vendor/lit-html.js";
 import { html, nothing, loading, problemBox } from "./parts.js";
 import { texts } from "./texts.js";
-import { features, optional, Problem } from "./api.js";
+import { features, get, optional, Problem } from "./api.js";
 import { live, watch } from "./live.js";
 import { current, link } from "./router.js";
 import { logIn, logOut, onToasts, submitJob, toastList } from "./actions.js";
@@ -11,25 +11,26 @@ import { startKeyboard, showHelp, showPalette } from "./keyboard.js";
 import * as format from "./format.js";
 
 // In the order of the navigation.  `under` marks a place while one of its details is shown; `key` is for `g` and a letter.
-// `file` is the module that has the view: small views share one, because together they compress better.
+// `file` is the module that has the view: small views share one, because together they compress better.  `isWide` marks
+// views of all functions, which are refused to an identity that may use only some.
 export const PLACES = [
-  { id: "overview", group: "now", file: "now", key: "o" },
-  { id: "stream", group: "now", file: "stream", key: "t", needs: "/v1/stream" },
-  { id: "flows", group: "now", file: "now", key: "m", needs: "/v1/flows" },
+  { id: "overview", group: "now", file: "now", key: "o", isWide: true },
+  { id: "stream", group: "now", file: "stream", key: "t", needs: "/v1/stream", isWide: true },
+  { id: "flows", group: "now", file: "now", key: "m", needs: "/v1/flows", isWide: true },
   { id: "functions", group: "work", file: "functions", key: "f", under: ["function"] },
   { id: "jobs", group: "work", file: "jobs", key: "j", under: ["job"] },
   { id: "why", group: "work", file: "work", key: "y" },
-  { id: "errors", group: "work", file: "work", key: "e", needs: "/v1/errors" },
+  { id: "errors", group: "work", file: "work", key: "e", needs: "/v1/errors", isWide: true },
   { id: "dead", group: "work", file: "jobs", key: "d" },
-  { id: "graph", group: "work", file: "graph", key: "g", needs: "/v1/graph" },
+  { id: "graph", group: "work", file: "graph", key: "g", needs: "/v1/graph", isWide: true },
   { id: "schedules", group: "work", file: "work", key: "s" },
   { id: "workers", group: "server", file: "server", key: "w" },
   { id: "limits", group: "server", file: "server", key: "l" },
-  { id: "connections", group: "server", file: "server", key: "c", needs: "/v1/connections" },
-  { id: "storage", group: "server", file: "server", key: "p", needs: "/v1/storage" },
-  { id: "nodes", group: "server", file: "server", key: "n", needs: "/v1/nodes" },
-  { id: "history", group: "past", file: "past", key: "h", needs: "/v1/at" },
-  { id: "audit", group: "past", file: "past", key: "a" },
+  { id: "connections", group: "server", file: "server", key: "c", needs: "/v1/connections", isWide: true },
+  { id: "storage", group: "server", file: "server", key: "p", needs: "/v1/storage", isWide: true },
+  { id: "nodes", group: "server", file: "server", key: "n", needs: "/v1/nodes", isWide: true },
+  { id: "history", group: "past", file: "past", key: "h", needs: "/v1/at", isWide: true },
+  { id: "audit", group: "past", file: "past", key: "a", isWide: true },
 ];
 const FILES = new Map(PLACES.flatMap(({ id, file, under = [] }) => [id, ...under].map((view) => [view, file])));
 
@@ -37,6 +38,8 @@ const ANONYMOUS = "anonymous";
 const app = document.getElementById("app");
 const shown = { route: null, view: null, data: undefined, problem: null, at: -1, isMenuOpen: false, controller: null, loadedAt: 0 };
 const server = { version: "", prefix: "", alarms: 0, dead: 0, identity: null, features: null };
+
+let identified = null; // who the browser is logged in as: a promise
 
 export const can = (role) => !server.identity?.roles || server.identity.roles.includes(role);
 
@@ -55,12 +58,22 @@ function update() {
 const context = () => ({ route: shown.route, data: shown.data, live, update, reload, can, at: shown.at, server });
 
 function content() {
-  if (shown.problem && shown.data === undefined) return problemBox(shown.problem, () => open(true));
+  if (shown.problem && shown.data === undefined) return problemBox(shown.problem, shown.problem.isFinal ? null : () => open(true));
   if (!shown.view || shown.data === undefined) return loading();
   return shown.view.render(context());
 }
 
-const isOffered = (each) => !each.needs || !server.features || server.features.has(each.needs);
+const isThere = (each) => !each.needs || !server.features || server.features.has(each.needs);
+
+function isPermitted(each) {
+  const who = server.identity;
+  if (!who?.roles?.length) return true; // nobody yet: the page asks for a token
+  return who.roles.includes("read") && !(each.isWide && who.functions.length);
+}
+
+const isOffered = (each) => isThere(each) && isPermitted(each);
+// The stream of events has all functions.
+const mayWatch = () => isPermitted({ isWide: true }) && server.identity?.roles?.length !== 0;
 
 function place(each) {
   const route = shown.route;
@@ -70,7 +83,7 @@ function place(each) {
     ${texts.views[each.id].name}${count ? html`<span class="badge bad" aria-label=${texts.badges[each.id](count)}>${format.short(count)}</span>` : nothing}</a>`;
 }
 
-const liveWord = () => ({ live: ["on", texts.live.on], lost: ["off", texts.live.lost], connecting: ["", texts.live.connecting] })[live.status] || ["", texts.live.idle];
+const liveWord = () => (!mayWatch() ? ["", shown.view?.everySeconds ? texts.live.every(shown.view.everySeconds) : texts.live.idle] : { live: ["on", texts.live.on], lost: ["off", texts.live.lost], connecting: ["", texts.live.connecting] }[live.status] || ["", texts.live.idle]);
 
 function draw() {
   const { route, view } = shown;
@@ -136,7 +149,15 @@ async function open(isAgain = false) {
     location.replace(link("overview"));
     return;
   }
+  server.identity ??= await identified;
   const needed = PLACES.find((each) => each.id === route.view);
+  if (route.view === "overview" && !isPermitted(needed)) {
+    const first = PLACES.find(isOffered);
+    if (first) {
+      location.replace(link(first.id));
+      return;
+    }
+  }
   if (needed?.needs) server.features ??= await features();
   const isSamePlace = shown.view && shown.route.view === route.view && shown.route.key === route.key;
   shown.controller?.abort();
@@ -144,7 +165,9 @@ async function open(isAgain = false) {
   shown.route = route;
   shown.problem = null;
   if (needed && !isOffered(needed)) {
-    Object.assign(shown, { view: null, data: undefined, problem: Object.assign(new Problem(404, { code: "not_found" }), { isOfView: true }) });
+    const why = isThere(needed) ? new Problem(403, { code: "not_allowed", detail: texts.problems.notYours(server.identity) }) : new Problem(404, { code: "not_found" });
+    watch([], onEvent);
+    Object.assign(shown, { view: null, data: undefined, problem: Object.assign(why, { isOfView: true, isFinal: true }) });
     update();
     return;
   }
@@ -162,7 +185,7 @@ async function open(isAgain = false) {
     }
     if (shown.route !== route) return;
     shown.view.opened?.(context());
-    watch(["overview", ...(shown.view.topics?.(route) || [])], onEvent);
+    watch(mayWatch() ? ["overview", ...(shown.view.topics?.(route) || [])] : [], onEvent);
   }
   shown.at = -1;
   await load();
@@ -225,11 +248,12 @@ async function start() {
   addEventListener("hashchange", () => open());
   addEventListener("changed", () => reload());
   addEventListener("login-needed", async () => { if (await logIn()) location.reload(); });
-  startKeyboard({ move, choose, follow, places: PLACES, can });
+  startKeyboard({ move, choose, follow, places: () => PLACES.filter(isOffered), can });
   await logInByLink();
+  identified = get("v1/session").catch(() => null);
   open();
   server.features = await features();
-  const [figures, identity] = await Promise.all([optional("v1/server").catch(() => null), optional("v1/session").catch(() => null)]);
+  const [figures, identity] = await Promise.all([optional("v1/server").catch(() => null), identified]);
   if (figures) Object.assign(server, { version: figures.version, prefix: figures.handle_prefix.replace(/^H:|:$/g, "") });
   server.identity = identity;
   if (identity && !identity.roles.length) dispatchEvent(new CustomEvent("login-needed"));

@@ -28,7 +28,7 @@ function onKey(event) {
   if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target) || document.querySelector("dialog[open]")) return;
   if (prefix === "g") {
     prefix = "";
-    const place = setup.places.find((each) => each.key === event.key);
+    const place = setup.places().find((each) => each.key === event.key);
     if (place) {
       event.preventDefault();
       location.hash = link(place.id);
@@ -51,7 +51,7 @@ function onKey(event) {
 }
 
 export function showHelp() {
-  const keys = [...texts.keys.list, ...setup.places.map((place) => [`g ${place.key}`, texts.views[place.id].name])];
+  const keys = [...texts.keys.list, ...setup.places().map((place) => [`g ${place.key}`, texts.views[place.id].name])];
   ask((close) => html`
     <div class="inside">
       <h2>${texts.keys.title}</h2>
@@ -67,7 +67,7 @@ export async function showPalette() {
   let typed = "";
   let at = 0;
   let functions = [];
-  const places = setup.places.map((place) => ({ text: texts.views[place.id].name, note: texts.palette.view, target: link(place.id) }));
+  const places = setup.places().map((place) => ({ text: texts.views[place.id].name, note: texts.palette.view, target: link(place.id) }));
   const commands = setup.can("submit") ? [{ text: texts.submit.title, note: texts.palette.action, run: () => submitJob() }] : [];
   const choices = () => {
     const word = typed.trim().toLowerCase();

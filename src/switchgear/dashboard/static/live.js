@@ -25,6 +25,8 @@ let source = null;
 let open = "";
 let giveUpLead = null;
 let restart = 0;
+const RETRY_MS = 3000;
+let refused = 0; // how often in a row the server has refused the stream
 
 // --- what a view uses ---
 
@@ -193,14 +195,17 @@ function connect(topics) {
     if (hasLocks && giveUpLead) channel.postMessage({ type: "status", status });
   };
   tell("connecting");
-  source.onopen = () => tell("live");
+  source.onopen = () => { refused = 0; tell("live"); };
   source.onerror = () => {
     tell("lost");
     if (source && source.readyState === EventSource.CLOSED) {
       source = null;
       open = "";
-      if (!hasLocks) restart = setTimeout(announce, 3000);
-      if (giveUpLead) restart = setTimeout(reconnectSoon, 3000);
+      // After a session has ended, each attempt is a refusal in the log of the server.
+      const pause = RETRY_MS * 2 ** Math.min(refused, 4);
+      refused += 1;
+      if (!hasLocks) restart = setTimeout(announce, pause);
+      if (giveUpLead) restart = setTimeout(reconnectSoon, pause);
     }
   };
   for (const kind of ["overview", "functions", "workers", "stream", "job"]) {

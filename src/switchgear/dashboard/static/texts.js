@@ -34,7 +34,7 @@ export const texts = {
     audit: { name: "Bulk and audit", question: "Who cancelled that?" },
   },
   badges: { overview: (count) => many(count, "alarm"), dead: (count) => many(count, "dead job") },
-  live: { on: "Live", lost: "Reconnecting", connecting: "Connecting", idle: "Not live", help: "Whether this page gets changes as they happen" },
+  live: { on: "Live", lost: "Reconnecting", connecting: "Connecting", idle: "Not live", every: (seconds) => `Every ${seconds} s`, help: "Whether this page gets changes as they happen" },
   states: {
     waiting: "Waiting", scheduled: "Scheduled", ready: "Ready", running: "Running", done: "Done", failed: "Failed",
     cancelled: "Cancelled", expired: "Expired", dead: "Dead", requeued: "Requeued",
@@ -55,6 +55,7 @@ export const texts = {
     unreachable: "The server does not answer. The page tries again by itself.",
     failed: "That did not work",
     notAllowed: "You may not look at this",
+    notYours: ({ identity, roles, functions }) => (roles.includes("read") ? `This concerns every function, and ${identity} may use only ${functions.join(", ")}.` : `${identity} has the role ${roles.join(", ")}. To look at jobs, it needs the role read.`),
     notFound: "There is no such thing here",
     notOffered: "This server does not offer this view",
     notOfferedText: "It is older than this page, or the part is switched off.",
