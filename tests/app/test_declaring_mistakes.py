@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from switchgear import App
+from switchgear.errors import ConfigError
 from switchgear.testing import in_memory
 
 app = App("gearman://127.0.0.1:1", name="mistakes")
@@ -114,3 +115,9 @@ def test_queues_that_there_are_not(given: Any) -> None:
         app.task(queue=given)
     with pytest.raises(TypeError, match="queue is an option of the task as a whole"):
         add.options(queue="mail")  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("given", [5, [5], ["gearman://127.0.0.1:1", None], object()])
+def test_urls_that_are_none(given: Any) -> None:
+    with pytest.raises(ConfigError, match="urls is the URL of a server, or a list of them, not "):
+        App(given)

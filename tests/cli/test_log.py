@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -206,6 +207,17 @@ def test_the_server_that_is_named_is_asked_where_its_log_is(
         result = CliRunner().invoke(main, ["log", *arguments], prog_name="switchgear")
     assert result.stderr == f"Job log of {address}, {url}\n"
     assert [line.split()[0] for line in result.stdout.splitlines()[1:]] == ["3", "2", "1"]
+
+
+@pytest.mark.system
+def test_the_log_is_found_from_another_directory_than_the_servers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # the server has a directory of its own
+    with running_switchgear("--joblog", "sqlite:log.db") as server:
+        result = CliRunner().invoke(main, ["log", "--server", f"gearman://127.0.0.1:{server.port}"])
+    assert result.exit_code == 0, result.stderr
+    assert re.search(r"sqlite:/.*/log\.db$", result.stderr)
 
 
 @pytest.mark.system

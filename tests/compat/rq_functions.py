@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from switchgear.compat.rq import get_current_job, job
@@ -27,6 +28,14 @@ def flaky() -> str:
 
 def broken() -> None:
     raise ValueError("broken")
+
+
+def run_for_ever(place: str) -> None:
+    try:
+        while True:
+            sum(range(1000))
+    finally:
+        Path(place).touch()
 
 
 def note(*args: Any) -> None:

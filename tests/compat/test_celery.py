@@ -18,7 +18,7 @@ from switchgear.compat.celery.exceptions import (
     SoftTimeLimitExceeded,
     TaskRevokedError,
 )
-from switchgear.compat.celery.result import AsyncResult
+from switchgear.compat.celery.result import AsyncResult, ResultSet
 from switchgear.compat.celery.schedules import crontab
 from switchgear.compat.celery.utils.log import get_task_logger
 from switchgear.compat.not_supported import NotSupported
@@ -359,6 +359,87 @@ def test_link_error_runs_on_failure_only(server: InMemoryServer) -> None:
     assert seen == []
     result = fail.apply_async(("x",), link_error=on_error.s())
     assert seen == [(result.id, ValueError, "x", True)]
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: add.s(2, 2).on_error(on_error.s()),
+        lambda: chain(add.s(1, 1), add.s(2)).on_error(on_error.s()),
+        lambda: group([add.s(1, 1), add.s(1, 1)]) | xsum.s().on_error(on_error.s()),
+        lambda: chord([add.s(1, 1), add.s(1, 1)], xsum.s()).on_error(on_error.s()),
+    ],
+)
+def test_on_error_returns_what_it_is_called_on(server: InMemoryServer, build: Any) -> None:
+    assert build().delay().get() == 4
+    assert seen == []
+
+
+def test_a_chord_tells_of_a_failure_once(server: InMemoryServer) -> None:
+    chord([add.s(1, 1), fail.si("x")], xsum.s()).on_error(on_error.s()).delay()
+    assert [each[1:3] for each in seen] == [(ValueError, "x")]
+
+
+def test_callbacks_of_a_chain_follow_its_last_task(server: InMemoryServer) -> None:
+    steps = chain(add.s(1, 2), mul.s(4))
+    assert steps.apply_async(link=note.s("given")).get() == 12
+    assert seen == [((12, "given"), {})]
+    steps.link(note.s("linked"))
+    assert steps.apply_async().get() == 12
+    assert seen[1:] == [((12, "linked"), {})]
+
+
+def test_an_error_callback_of_a_chain_is_told_of_any_step(server: InMemoryServer) -> None:
+    chain(fail.si("first"), add.si(1, 1)).apply_async(link_error=on_error.s())
+    chain(add.si(1, 1), fail.si("last")).apply_async(link_error=on_error.s())
+    assert {each[2] for each in seen} == {"first", "last"}
+
+
+def test_callbacks_of_a_chord_follow_its_body(server: InMemoryServer) -> None:
+    chord([add.s(1, 1), add.s(1, 1)], xsum.s()).apply_async(link=note.s("body"))
+    assert seen == [((4, "body"), {})]
+
+
+def test_set_changes_the_node_itself(server: InMemoryServer) -> None:
+    for node in (chain(add.s(1, 1), add.s(2)), group([add.s(1, 1)]), chord([add.s(1, 1)], xsum.s())):
+        assert node.set(countdown=60) is node
+        result = node.delay()
+        assert not result.ready()
+        server.advance(60)
+        assert result.ready()
+
+
+def test_a_signature_takes_its_options_in_a_mapping_too(server: InMemoryServer) -> None:
+    result = add.signature(args=(1, 2), options={"countdown": 60}).delay()
+    assert result.state == "PENDING"
+    server.advance(60)
+    assert result.get() == 3
+
+
+def test_several_results_are_waited_for_together(server: InMemoryServer) -> None:
+    results = ResultSet([add.delay(1, 1)])
+    results.add(add.delay(2, 2))
+    results.update(results.results)
+    assert (len(results), results.get(), results.join_native(), list(results.iterate())) == (2, [2, 4], [2, 4], [2, 4])
+    results.remove(results[0])
+    with pytest.raises(KeyError):
+        results.remove("another")
+    results.add(fail.delay("x"))
+    with pytest.raises(ValueError, match="x"):
+        results.maybe_throw()
+    results.discard(results[1])
+    results.clear()
+    assert results.successful()
+
+
+@pytest.mark.parametrize("name", ["as_tuple", "build_graph", "graph", "iterdeps"])
+def test_what_a_result_cannot_do_says_what_to_do(server: InMemoryServer, name: str) -> None:
+    result = add.delay(1, 1)
+    with pytest.raises(NotSupported, match=f"AsyncResult.{name} is not supported: "):
+        getattr(result, name)
+    with pytest.raises(AttributeError, match="nonsense"):
+        result.nonsense  # noqa: B018
+    assert (result.args, result.kwargs, result.queue, result.worker) == (None, None, None, None)
 
 
 def test_an_error_callback_with_one_argument_gets_the_id(server: InMemoryServer) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from switchgear.compat import rq
 from switchgear.compat.not_supported import NotSupported
-from switchgear.compat.rq import Callback, Dependency, Job, NoSuchJobError, Queue, Retry, get_current_job
+from switchgear.compat.rq import Callback, Dependency, Job, NoSuchJobError, Queue, Retry, Worker, get_current_job
 from switchgear.compat.rq.queue import app_of, use_as_default
 from switchgear.testing import in_memory
 from switchgear.testing.in_memory_server import InMemoryServer
@@ -193,13 +193,32 @@ def test_a_project_with_a_worker_in_burst_mode(tmp_path: Path) -> None:
         assert output_of(tmp_path, "read.py", id, url=url).strip() == "2"
 
 
+@pytest.mark.system
+def test_a_job_that_takes_too_long_gets_the_exception_and_frees_its_slot(tmp_path: Path) -> None:
+    with running_switchgear() as server:
+        app = app_of(url_of(server))
+        queue = Queue("low", url_of(server))
+        slow = queue.enqueue("tests.compat.rq_functions.run_for_ever", str(tmp_path / "cleaned up"), job_timeout=0.2)
+        quick = queue.enqueue(count_words, "one two")
+        Worker([queue]).work(burst=True)
+        assert (tmp_path / "cleaned up").exists()
+        assert slow.is_failed
+        assert "rq.timeouts.JobTimeoutException" in (slow.exc_info or "")
+        assert quick.result == 2
+        assert slow.started_at is not None
+        assert slow.created_at <= slow.started_at <= (slow.ended_at or slow.started_at)
+        app.close()
+
+
 def test_names_are_in_the_modules_where_rq_has_them() -> None:
     from switchgear.compat.rq.decorators import job as decorator
     from switchgear.compat.rq.exceptions import NoSuchJobError as MovedError
     from switchgear.compat.rq.job import Job as MovedJob
     from switchgear.compat.rq.queue import Queue as MovedQueue
-    from switchgear.compat.rq.worker import SimpleWorker, Worker
+    from switchgear.compat.rq.timeouts import BaseTimeoutException, JobTimeoutException
+    from switchgear.compat.rq.worker import SimpleWorker
 
+    assert issubclass(JobTimeoutException, BaseTimeoutException)
     assert (MovedJob, MovedQueue, MovedError) == (Job, Queue, NoSuchJobError)
     assert SimpleWorker is Worker
     assert decorator is rq.job

@@ -28,14 +28,20 @@ class OwnerNode:
     """One server of a cluster, started again and again at the same address."""
 
     def __init__(
-        self, name: str, store: str, place: Path, *settings: str, lease_seconds: float = LEASE_SECONDS
+        self,
+        name: str,
+        store: str,
+        place: Path,
+        *settings: str,
+        lease_seconds: float = LEASE_SECONDS,
+        joblog: str = "off",
     ) -> None:
         self.name = name
         self.port, self.http_port, self.pingpong_port, self.workers_port, self.wmp_port = (
             port_of_our_own() for _ in range(5)
         )
         self._log = place / f"{name}.log"
-        self._command = [sys.executable, "-m", "switchgear", "serve", "--store", store, "--joblog", "off"]
+        self._command = [sys.executable, "-m", "switchgear", "serve", "--store", store, "--joblog", joblog]
         self._command += ["--listen", f"gearman://{HOST}:{self.port}", "--listen", f"http://{HOST}:{self.http_port}"]
         self._command += [
             "--listen",

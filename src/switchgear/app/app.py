@@ -116,9 +116,10 @@ class App:
             if not isinstance(payloads, PayloadCodec):
                 raise ConfigError(f"payloads is a PayloadCodec, not {payloads!r}")
         self.payloads = payloads
-        self.locations: list[ServerLocation] = [
-            location_of(url, token) for url in ([urls] if isinstance(urls, str) else urls)
-        ]
+        listed = [urls] if isinstance(urls, str) else list(urls) if isinstance(urls, Iterable) else [urls]
+        if not all(isinstance(url, str) for url in listed):
+            raise ConfigError(f"urls is the URL of a server, or a list of them, not {urls!r}")
+        self.locations: list[ServerLocation] = [location_of(url, token) for url in listed]
         if not self.locations:
             raise ConfigError("an app needs the URL of a server")
         self._tasks: dict[str, Task[Any, Any]] = {}

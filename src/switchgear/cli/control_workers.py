@@ -11,6 +11,7 @@ from switchgear.cli.main import ExitCode
 from switchgear.cli.output import (
     complain,
     duration_option,
+    insert_nodes,
     json_option,
     print_json,
     print_table,
@@ -85,15 +86,20 @@ def control(
     ctx.exit(_show(answer, statuses, as_json))
 
 
-def _statuses(client: Client, answer: dict[str, Any], seconds: float) -> dict[int, dict[str, Any]]:
-    """The statuses of those that have answered, by the ids of the workers."""
-    wanted = {worker["id"] for worker in answer["told"]}
+def _key(worker: dict[str, Any]) -> tuple[str, int]:
+    """What identifies a worker: its id, among those of its node if there are several."""
+    return worker.get("node", ""), worker["id"]
+
+
+def _statuses(client: Client, answer: dict[str, Any], seconds: float) -> dict[tuple[str, int], dict[str, Any]]:
+    """The statuses of those that have answered, by the nodes and ids of the workers."""
+    wanted = {_key(worker) for worker in answer["told"]}
     end = time.monotonic() + seconds
-    found: dict[int, dict[str, Any]] = {}
+    found: dict[tuple[str, int], dict[str, Any]] = {}
     while wanted - found.keys():
         for worker in client.control("workers"):
-            if worker["id"] in wanted and worker["answered_control"] >= answer["number"]:
-                found[worker["id"]] = worker["status"] or {}
+            if _key(worker) in wanted and worker["answered_control"] >= answer["number"]:
+                found[_key(worker)] = worker["status"] or {}
         if time.monotonic() >= end:
             break
         if wanted - found.keys():
@@ -101,15 +107,17 @@ def _statuses(client: Client, answer: dict[str, Any], seconds: float) -> dict[in
     return found
 
 
-def _show(answer: dict[str, Any], statuses: dict[int, dict[str, Any]], as_json: bool) -> ExitCode:
-    silent = [worker for worker in answer["told"] if worker["id"] not in statuses]
+def _show(answer: dict[str, Any], statuses: dict[tuple[str, int], dict[str, Any]], as_json: bool) -> ExitCode:
+    silent = [worker for worker in answer["told"] if _key(worker) not in statuses]
     problems = [status["error"] for status in statuses.values() if status.get("error")]
     if as_json:
-        answered = [{**worker, "status": statuses[worker["id"]]} for worker in answer["told"] if worker not in silent]
+        answered = [{**worker, "status": statuses[_key(worker)]} for worker in answer["told"] if worker not in silent]
         print_json({"told": answer["told"], "answered": answered, "not_controllable": answer["not_controllable"]})
     else:
         columns = [Column("ID", right=True), Column("NAME", wrap=True), Column("SLOTS", right=True), Column("ANSWER")]
-        print_table(columns, [_row(worker, statuses.get(worker["id"])) for worker in answer["told"]])
+        rows = [_row(worker, statuses.get(_key(worker))) for worker in answer["told"]]
+        insert_nodes(columns, rows, answer["told"])
+        print_table(columns, rows)
         if answer["not_controllable"]:
             names = ", ".join(text_of(worker["name"]) or str(worker["id"]) for worker in answer["not_controllable"])
             complain(f"cannot be controlled from the server: {names}")

@@ -52,8 +52,8 @@ class SqliteDatabase(Database[sqlite3.Connection]):
 
     def __init__(self, path: Path, *, create: bool = True, migrations: Mapping[int, str] = MIGRATIONS) -> None:
         super().__init__()
-        self.url = f"sqlite:{path}"
         self.path = path.absolute()
+        self.url = f"sqlite:{self.path}"  # also for those who are told of it, and work in another directory
         self._create = create
         self._file = (0, 0)  # device and inode of the open file
         self._migrations = migrations

@@ -54,6 +54,8 @@ def test_found(target: str) -> None:
         ("two", "say which one: two:a, two:b"),
         ("one.py", "not of the form MODULE:APP.*did you mean one?"),
         ("package/tasks.py:app", "did you mean package.tasks?"),
+        ("my-tasks.py", "cannot import a module called my-tasks: give it a name of letters, digits and _"),
+        ("my-tasks:app", "cannot import a module called my-tasks:"),
         ("", "not of the form"),
         ("needs:app", "needs cannot be imported"),
         ("quits:app", "not today"),

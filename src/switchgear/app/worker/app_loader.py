@@ -87,10 +87,11 @@ def _of_package(package: ModuleType) -> App:
 
 
 def _hint(target: str) -> str:
-    if target.endswith(".py") or "/" in target:
-        path = target.partition(":")[0].removesuffix(".py").strip("./").replace("/", ".")
-        return f"; did you mean {path}?" if path else ""
-    return ""
+    path = target.partition(":")[0].removesuffix(".py").strip("./").replace("/", ".")
+    wrong = next((part for part in path.split(".") if part and not part.isidentifier()), "")
+    if wrong:
+        return f"; Python cannot import a module called {wrong}: give it a name of letters, digits and _"
+    return f"; did you mean {path}?" if path and (target.endswith(".py") or "/" in target) else ""
 
 
 def _import(name: str) -> ModuleType:

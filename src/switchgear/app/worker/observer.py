@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Final
 
+from switchgear.app.exceptions import traceback_in
 from switchgear.client.gearman.assigned_job import SUSPENDED, AssignedJob, Complete, Outcome, RetryLater, Stopped
 
 __all__ = ["CANCELLED", "EXPECTED_REASONS", "AppWorkerObserver", "LoggingObserver"]
@@ -72,8 +73,8 @@ class LoggingObserver(AppWorkerObserver):
             first_line, _, rest = outcome.error.partition("\n")
             about = assignment.handle, assignment.function
             _LOG.warning("%s (%s) failed in attempt %d%s: %s", *about, assignment.attempt, then, first_line)
-            if rest.strip():
-                _LOG.debug("%s (%s): %s", *about, rest.strip())
+            if rest.strip():  # without the line by which callers find the class of the exception
+                _LOG.debug("%s (%s): %s", *about, traceback_in(outcome.error))
 
     def job_returned(self, assignment: AssignedJob) -> None:
         _LOG.debug("%s (%s) released, not started", assignment.handle, assignment.function)

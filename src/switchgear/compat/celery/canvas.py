@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from switchgear.app.failure import FailureReference
 from switchgear.app.graph_plan import GraphPlan, PlannedJob
@@ -78,9 +78,29 @@ class CanvasNode(ABC):
     def apply(self, args: Any = None, kwargs: Any = None, *, throw: bool = False) -> Any:
         """Run it here and now."""
 
+    @abstractmethod
     def set(self, **options: Any) -> CanvasNode:
-        """A copy with more options for all of its tasks."""
-        return self.clone(**options)
+        """Change its options."""
+
+    @abstractmethod
+    def link(self, callback: CanvasNode) -> CanvasNode:
+        """Run this when it has succeeded, with its result; returns the callback."""
+
+    @abstractmethod
+    def link_error(self, errback: CelerySignature) -> CelerySignature:
+        """Run this when it has failed; returns the errback."""
+
+    def on_error(self, errback: CelerySignature) -> Self:
+        """`link_error` for a line of calls: returns the node itself."""
+        self.link_error(errback)
+        return self
+
+    def _link_given(self, options: dict[str, Any]) -> None:
+        """Link the callbacks among these options of `apply_async`, and remove them there."""
+        for callback in _listed(options.pop("link", None)):
+            self.link(callback)
+        for errback in _listed(options.pop("link_error", None)):
+            self.link_error(errback)
 
 
 class CelerySignature(CanvasNode):
@@ -148,8 +168,6 @@ class CelerySignature(CanvasNode):
         self._error_links.append(found)
         return errback
 
-    on_error = link_error
-
     def add_to(self, plan: GraphPlan, before: LastJobs | None) -> LastJobs:
         options = self.submit_options
         task = self.task.submitted_task(options)
@@ -201,8 +219,16 @@ class CeleryChain(CanvasNode):
         return self.tasks[0].app
 
     def clone(self, args: Any = None, kwargs: Any = None, **options: Any) -> CeleryChain:
+        linked: dict[str, Any] = {name: options.pop(name) for name in ("link", "link_error") if name in options}
         first, *others = self.tasks
-        return CeleryChain(first.clone(args, kwargs, **options), *(step.clone(**options) for step in others))
+        copied = CeleryChain(first.clone(args, kwargs, **options), *(step.clone() for step in others))
+        copied._link_given(linked)
+        return copied
+
+    def set(self, **options: Any) -> CeleryChain:
+        """Change the options of its first step, which the others wait for."""
+        self.tasks[0].set(**options)
+        return self
 
     def add_to(self, plan: GraphPlan, before: LastJobs | None) -> LastJobs:
         self._last_of_steps = []
@@ -230,7 +256,7 @@ class CeleryChain(CanvasNode):
 
     def link(self, callback: CanvasNode) -> CanvasNode:
         """Run this after the last step."""
-        self.tasks.append(_node(callback))
+        self.tasks[-1].link(callback)
         return callback
 
     def link_error(self, errback: CelerySignature) -> CelerySignature:
@@ -239,8 +265,6 @@ class CeleryChain(CanvasNode):
             for member in _signatures(step):
                 member.link_error(errback)
         return errback
-
-    on_error = link_error
 
 
 class CeleryGroup(CanvasNode):
@@ -286,11 +310,17 @@ class CeleryGroup(CanvasNode):
     def apply(self, args: Any = None, kwargs: Any = None, *, throw: bool = False) -> GroupResult:
         return GroupResult([member.apply(args, kwargs, throw=throw) for member in self.tasks])
 
+    def set(self, **options: Any) -> CeleryGroup:
+        """Change the options of all members."""
+        for member in self.tasks:
+            member.set(**options)
+        return self
+
     def group(self) -> CeleryGroup:
         """Itself: the group that `task.chunks` makes."""
         return self
 
-    def link(self, callback: CelerySignature) -> CelerySignature:
+    def link(self, callback: CanvasNode) -> CanvasNode:
         """Run this after each member."""
         for member in self.tasks:
             for found in _signatures(member):
@@ -303,8 +333,6 @@ class CeleryGroup(CanvasNode):
             for found in _signatures(member):
                 found.link_error(errback)
         return errback
-
-    on_error = link_error
 
 
 class CeleryChord(CanvasNode):
@@ -333,7 +361,24 @@ class CeleryChord(CanvasNode):
         return self.body
 
     def clone(self, args: Any = None, kwargs: Any = None, **options: Any) -> CeleryChord:
-        return CeleryChord(self.header.clone(args, kwargs, **options), self._needed_body().clone(**options))
+        linked: dict[str, Any] = {name: options.pop(name) for name in ("link", "link_error") if name in options}
+        copied = CeleryChord(self.header.clone(args, kwargs, **options), self._needed_body().clone(**options))
+        copied._link_given(linked)
+        return copied
+
+    def set(self, **options: Any) -> CeleryChord:
+        """Change the options of all of its tasks."""
+        self.header.set(**options)
+        self._needed_body().set(**options)
+        return self
+
+    def link(self, callback: CanvasNode) -> CanvasNode:
+        """Run this after the body."""
+        return self._needed_body().link(callback)
+
+    def link_error(self, errback: CelerySignature) -> CelerySignature:
+        """Run this if the body fails, which it does if a task of the header fails."""
+        return self._needed_body().link_error(errback)
 
     def add_to(self, plan: GraphPlan, before: LastJobs | None) -> LastJobs:
         self._last_of_header = self.header.add_to(plan, before)

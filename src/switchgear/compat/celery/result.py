@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from switchgear.app.server_answers import JobInfo
     from switchgear.compat.celery.app import CeleryApp
 
-__all__ = ["AsyncResult", "EagerResult", "GroupResult", "celery_exception"]
+__all__ = ["AsyncResult", "EagerResult", "GroupResult", "ResultSet", "celery_exception"]
 
 _STATES: Final = {
     "waiting": states.PENDING,
@@ -40,6 +40,14 @@ _STATES: Final = {
     "failed": states.FAILURE,
     "cancelled": states.REVOKED,
     "expired": states.REVOKED,
+}
+
+_GRAPH: Final = "the dashboard shows the graph of a job, and App.job(id).explain() what it waits for"
+_NOT_SUPPORTED: Final = {
+    "as_tuple": "store the `id`, and make the result anew with AsyncResult(id)",
+    "build_graph": _GRAPH,
+    "graph": _GRAPH,
+    "iterdeps": _GRAPH,
 }
 
 
@@ -217,6 +225,14 @@ class AsyncResult:
         """Jobs that were submitted by the job are not recorded."""
         return []
 
+    # Celery knows these only with `result_extended`.
+    args = kwargs = queue = worker = None
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _NOT_SUPPORTED:
+            raise NotSupported(f"AsyncResult.{name} is not supported: {_NOT_SUPPORTED[name]}")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
 
 def _reported(info: JobInfo) -> dict[str, Any] | None:
     """What the task has given to `update_state`."""
@@ -227,16 +243,39 @@ def _reported(info: JobInfo) -> dict[str, Any] | None:
     return reported if isinstance(reported, dict) and reported.keys() == {"state", "meta"} else None
 
 
-class GroupResult:
-    """The results of a group, in the order of its members."""
+class ResultSet:
+    """Several results, which are waited for together."""
 
-    def __init__(self, results: Iterable[Any], *, id: str | None = None, parent: Any = None, **others: Any) -> None:
-        self.id = id or str(uuid.uuid4())
+    def __init__(self, results: Iterable[Any] = (), **others: Any) -> None:
         self.results = list(results)
-        self.parent = parent
 
     def __repr__(self) -> str:
-        return f"<GroupResult: {self.id} [{', '.join(str(result) for result in self.results)}]>"
+        return f"<ResultSet: [{', '.join(str(result) for result in self.results)}]>"
+
+    def add(self, result: Any) -> None:
+        """Add a result, if it is not there yet."""
+        if result not in self.results:
+            self.results.append(result)
+
+    def update(self, results: Iterable[Any]) -> None:
+        """Add several results."""
+        for result in results:
+            self.add(result)
+
+    def discard(self, result: Any) -> None:
+        """Remove a result, if it is there."""
+        if result in self.results:
+            self.results.remove(result)
+
+    def remove(self, result: Any) -> None:
+        """Remove a result; raises KeyError."""
+        if result not in self.results:
+            raise KeyError(result)
+        self.results.remove(result)
+
+    def clear(self) -> None:
+        """Remove all results."""
+        self.results.clear()
 
     def __len__(self) -> int:
         return len(self.results)
@@ -247,21 +286,23 @@ class GroupResult:
     def __getitem__(self, index: int) -> Any:
         return self.results[index]
 
-    @property
-    def children(self) -> list[Any]:
-        """The results."""
-        return self.results
-
     def get(self, timeout: float | None = None, propagate: bool = True, **options: Any) -> list[Any]:
         """The values of all results, in order."""
+        return list(self.iterate(timeout, propagate, **options))
+
+    join = join_native = get
+
+    def iterate(self, timeout: float | None = None, propagate: bool = True, **options: Any) -> Iterator[Any]:
+        """The values one after the other, in order, each as soon as it is there."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        values: list[Any] = []
         for result in self.results:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
-            values.append(result.get(timeout=left, propagate=propagate, **options))
-        return values
+            yield result.get(timeout=left, propagate=propagate, **options)
 
-    join = get
+    def maybe_throw(self, propagate: bool = True, **options: Any) -> None:
+        """Raise the exception of a task that has failed."""
+        for result in self.results:
+            result.maybe_throw(propagate=propagate, **options)
 
     def ready(self) -> bool:
         """Whether all have ended."""
@@ -290,6 +331,23 @@ class GroupResult:
 
     def forget(self) -> None:
         """Nothing is done: the server deletes finished jobs after their retention."""
+
+
+class GroupResult(ResultSet):
+    """The results of a group, in the order of its members."""
+
+    def __init__(self, results: Iterable[Any], *, id: str | None = None, parent: Any = None, **others: Any) -> None:
+        super().__init__(results)
+        self.id = id or str(uuid.uuid4())
+        self.parent = parent
+
+    def __repr__(self) -> str:
+        return f"<GroupResult: {self.id} [{', '.join(str(result) for result in self.results)}]>"
+
+    @property
+    def children(self) -> list[Any]:
+        """The results."""
+        return self.results
 
     def save(self, *args: Any, **kwargs: Any) -> None:
         """Not supported."""

@@ -170,6 +170,7 @@ class CeleryTask:
         """The task with arguments, to be submitted later."""
         from switchgear.compat.celery.canvas import CelerySignature
 
+        options |= dict(options.pop("options", None) or {})
         return CelerySignature(self, tuple(args or ()), dict(kwargs or {}), options)
 
     subtask = signature

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextvars import ContextVar
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -242,6 +242,12 @@ class RqJob:
         return self._info().created_at
 
     enqueued_at = created_at
+
+    @property
+    def started_at(self) -> datetime | None:
+        """When a worker began the latest attempt."""
+        attempts = self._info().details.get("attempt_history") or []
+        return datetime.fromtimestamp(attempts[-1]["started_at"], UTC) if attempts else None
 
     @property
     def ended_at(self) -> datetime | None:

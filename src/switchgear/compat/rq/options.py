@@ -7,6 +7,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from switchgear.compat.not_supported import NotSupported, refuse_unknown
+from switchgear.compat.rq.timeouts import CLEAN_UP_SECONDS
 from switchgear.units import parse_duration
 
 __all__ = ["ENQUEUE_OPTIONS", "RqCallback", "RqDependency", "RqRetry", "function_path", "job_options", "seconds_of"]
@@ -94,7 +95,7 @@ def job_options(given: dict[str, Any], default_timeout: Any) -> dict[str, Any]:
     timeout = given.get("job_timeout", given.get("timeout"))
     seconds = seconds_of(default_timeout if timeout is None else timeout)
     if seconds:
-        options["timeout"] = seconds
+        options["timeout"] = seconds + CLEAN_UP_SECONDS
     if (ttl := seconds_of(given.get("ttl"))) is not None:
         options["expires"] = max(ttl, 0.001)
     kept = [given[name] for name in ("result_ttl", "failure_ttl") if given.get(name) is not None]

@@ -9,6 +9,7 @@ from typing import Any
 from switchgear.app.current_job import Retry as JobRetry
 from switchgear.app.current_job import current_job
 from switchgear.compat.json_types import from_json_types, to_json_types
+from switchgear.compat.rq.timeouts import job_timeout
 
 __all__ = ["call_function", "import_function"]
 
@@ -44,9 +45,10 @@ def call_function(
 
     job = running_job(function, args, kwargs, dict(meta or {}))
     try:
-        value = import_function(function)(*from_json_types(args), **from_json_types(kwargs))
-        if on_success:
-            import_function(on_success)(job, job.connection, value)
+        with job_timeout():
+            value = import_function(function)(*from_json_types(args), **from_json_types(kwargs))
+            if on_success:
+                import_function(on_success)(job, job.connection, value)
     except Exception as error:
         if on_failure:
             import_function(on_failure)(job, job.connection, *sys.exc_info())

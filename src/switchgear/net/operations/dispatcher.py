@@ -129,6 +129,10 @@ class Operations:
         except StorageError as error:
             raise Refused(REFUSED_STORAGE, str(error)) from error
 
+    def watch_in_steps(self, topic: str, rows: list[Any]) -> Iterator[Step]:
+        """Collect the rows of a live table, and add them to the list."""
+        return self.live_rows.in_steps(topic, rows)
+
     def answered(
         self, row: OperatorVerb, given: dict[str, Any], values: dict[str, Any], missing: list[Incomplete]
     ) -> Steps:
