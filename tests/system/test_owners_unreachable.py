@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any
+from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
@@ -90,6 +91,13 @@ class Stage:
             assert json.load(answer)
             return answer.headers
 
+    def one_over_http(self) -> Any:
+        try:
+            with urlopen(f"http://{HOST}:{self.entry.http_port}/v1/functions/{self.function}") as answer:
+                return answer.status
+        except HTTPError as error:
+            return error.code, error.read()
+
     def by_the_library_over_http(self) -> Any:
         """What the library writes to its log."""
         said: list[str] = []
@@ -142,6 +150,7 @@ def answers(nodes: list[OwnerNode]) -> dict[str, Any]:
         texts = {f"text {line}": pool.submit(stage.text, line) for line in stage.lines}
         others = {
             "http": pool.submit(stage.over_http),
+            "one over http": pool.submit(stage.one_over_http),
             "http-library": pool.submit(stage.by_the_library_over_http),
             "command": pool.submit(stage.by_command),
         }
@@ -181,6 +190,13 @@ def test_a_text_command_that_changes_something_names_it(answers: dict[str, Any],
 
 def test_http_has_a_header(answers: dict[str, Any]) -> None:
     assert answers["http"]["Switchgear-Unreachable"] == LOST
+
+
+def test_http_does_not_say_that_there_is_nothing(answers: dict[str, Any]) -> None:
+    """The node that has the function did not answer."""
+    status, text = answers["one over http"]
+    assert status == 503
+    assert b"not all nodes have answered" in text
 
 
 def test_the_library_logs_it(answers: dict[str, Any]) -> None:
