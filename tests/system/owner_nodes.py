@@ -105,12 +105,17 @@ class OwnerNode:
 
 def settled(nodes: list[OwnerNode]) -> None:
     """Wait until each partition is at the node that it belongs to."""
+    for node in nodes:
+        eventually(partial(has_partitions, node, shares(nodes)), "the partitions have found their nodes", 60)
+
+
+def shares(nodes: list[OwnerNode]) -> dict[str, int]:
+    """How many partitions belong to each of these nodes."""
     names = [node.name for node in nodes]
     wanted: dict[str, int] = dict.fromkeys(names, 0)
     for partition in range(64):
         wanted[preferred_node(partition, names)] += 1
-    for node in nodes:
-        eventually(partial(has_partitions, node, wanted), "the partitions have found their nodes", 60)
+    return wanted
 
 
 def has_partitions(node: OwnerNode, wanted: dict[str, int]) -> bool:

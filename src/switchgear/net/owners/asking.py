@@ -114,6 +114,7 @@ class Asking:
         others = self._member.other_nodes()
         reads = [(node.name, self.ask(node, verb, special.get(node.name, given), seconds)) for node in others]
         parts: list[NodePart] = []
+        covered = self._member.relay.ready_mask()
         unknown: LookupError | None = None
         try:
             value = yield from self._parts.carry_out(verb, dict(special.get(own, given)))
@@ -122,7 +123,7 @@ class Asking:
             unknown = error
         except FunctionMoved:
             pass
-        covered = self._member.relay.ready_mask()
+        covered &= self._member.relay.ready_mask()
         unreachable: list[str] = []
         for name, read in reads:
             reply = yield from awaited(read)

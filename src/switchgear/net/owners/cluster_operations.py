@@ -190,10 +190,11 @@ class ClusterOperations(Operations):
     ) -> Steps:
         """One node after another, so that no more jobs are cancelled than were asked for."""
         left: int = values["limit"]
+        covered = self._member.relay.ready_mask()
         part = yield from self._parts.carry_out(row.name, given)
         parts = [NodePart(self._member.name, part)]
         left -= min(left, part["count"])
-        covered = self._member.relay.ready_mask()
+        covered &= self._member.relay.ready_mask()
         unreachable: list[str] = []
         is_left_out = False
         for node in self._member.other_nodes():
