@@ -90,6 +90,13 @@ def test_nor_can_a_job_that_exists(verb: str) -> None:
         assert (answer.status, answer.code) == (403, "not_allowed"), handle
 
 
+@pytest.mark.parametrize("verb", ["wait_for", "spawn"])
+def test_a_job_that_exists_can_wait_for_those_that_the_identity_may_use(verb: str) -> None:
+    other = "jobs" if verb == "spawn" else "after"
+    answer = restricted().ask("peer", "POST", f"/v1/verbs/{verb}", {"handle": "H:t:4", other: ["H:t:5"]}, TOKEN)
+    assert answer.status == 200, answer
+
+
 def test_nor_over_gearman() -> None:
     harness = GearmanHarness()
     harness.engine.submit(b"payroll", b"", b"", 1, 1)
