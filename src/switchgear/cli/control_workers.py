@@ -81,19 +81,26 @@ def control(
             workers=workers,
             **{name: value for name, value in given.items() if value is not None},
         )
-        statuses = _statuses(client, answer, wait)
+        statuses = _statuses(client, answer, wait, ends_workers=action in ("drain", "restart"))
     ctx.exit(_show(answer, statuses, as_json))
 
 
-def _statuses(client: Client, answer: dict[str, Any], seconds: float) -> dict[int, dict[str, Any]]:
-    """The statuses of those that have answered, by the ids of the workers."""
+def _statuses(
+    client: Client, answer: dict[str, Any], seconds: float, *, ends_workers: bool
+) -> dict[int, dict[str, Any]]:
+    """The statuses of those that have answered, by the ids of the workers; a worker that was to end and is gone has
+    done what it was told."""
     wanted = {worker["id"] for worker in answer["told"]}
     end = time.monotonic() + seconds
     found: dict[int, dict[str, Any]] = {}
     while wanted - found.keys():
-        for worker in client.control("workers"):
+        listed = client.control("workers")
+        for worker in listed:
             if worker["id"] in wanted and worker["answered_control"] >= answer["number"]:
                 found[worker["id"]] = worker["status"] or {}
+        if ends_workers:
+            for gone in wanted - {worker["id"] for worker in listed} - found.keys():
+                found[gone] = {"stopped": True}
         if time.monotonic() >= end:
             break
         if wanted - found.keys():
@@ -121,5 +128,5 @@ def _show(answer: dict[str, Any], statuses: dict[int, dict[str, Any]], as_json: 
 def _row(worker: dict[str, Any], status: dict[str, Any] | None) -> list[str]:
     if status is None:
         return [str(worker["id"]), text_of(worker["name"]), "", "no answer yet"]
-    said = status.get("error") or ("stopping" if status.get("stopping") else "ok")
+    said = status.get("error") or next((word for word in ("stopped", "stopping") if status.get(word)), "ok")
     return [str(worker["id"]), text_of(worker["name"]), str(status.get("slots", "")), str(said)]
