@@ -18,8 +18,8 @@ def compiled_sources() -> list[str]:
             lists[node.targets[0].id] = ast.literal_eval(node.value)
     package = ROOT / "src" / "switchgear"
     files = [package / f"{name}.py" for name in lists["MODULES"]]
-    for room in lists["ROOMS"]:
-        files += sorted((package / room).rglob("*.py"))
+    for package_name in lists["PACKAGES"]:
+        files += sorted((package / package_name).rglob("*.py"))
     return [str(file.relative_to(ROOT)) for file in files]
 
 

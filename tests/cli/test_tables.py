@@ -152,7 +152,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Table
         dwork_steal._print_stolen(Stolen((StolenTask("task", "origin", 1),), False, 0))
         demo._print(["gearman"], list(WORKERS), {("gearman", w): demo.Trial("gearman", w) for w in WORKERS}, 1)
         told = {"told": [{"id": 1, "name": "host/7/threads"}], "not_controllable": []}
-        control_workers._show(told, {1: {"slots": 4}}, as_json=False)
+        control_workers._show(told, {("", 1): {"slots": 4}}, as_json=False)
         bench._print_results([["p"] * 10])
         yield found
 

@@ -28,14 +28,20 @@ class OwnerNode:
     """One server of a cluster, started again and again at the same address."""
 
     def __init__(
-        self, name: str, store: str, place: Path, *settings: str, lease_seconds: float = LEASE_SECONDS
+        self,
+        name: str,
+        store: str,
+        place: Path,
+        *settings: str,
+        lease_seconds: float = LEASE_SECONDS,
+        joblog: str = "off",
     ) -> None:
         self.name = name
         self.port, self.http_port, self.pingpong_port, self.workers_port, self.wmp_port = (
             port_of_our_own() for _ in range(5)
         )
         self._log = place / f"{name}.log"
-        self._command = [sys.executable, "-m", "switchgear", "serve", "--store", store, "--joblog", "off"]
+        self._command = [sys.executable, "-m", "switchgear", "serve", "--store", store, "--joblog", joblog]
         self._command += ["--listen", f"gearman://{HOST}:{self.port}", "--listen", f"http://{HOST}:{self.http_port}"]
         self._command += [
             "--listen",
@@ -99,12 +105,17 @@ class OwnerNode:
 
 def settled(nodes: list[OwnerNode]) -> None:
     """Wait until each partition is at the node that it belongs to."""
+    for node in nodes:
+        eventually(partial(has_partitions, node, shares(nodes)), "the partitions have found their nodes", 60)
+
+
+def shares(nodes: list[OwnerNode]) -> dict[str, int]:
+    """How many partitions belong to each of these nodes."""
     names = [node.name for node in nodes]
     wanted: dict[str, int] = dict.fromkeys(names, 0)
     for partition in range(64):
         wanted[preferred_node(partition, names)] += 1
-    for node in nodes:
-        eventually(partial(has_partitions, node, wanted), "the partitions have found their nodes", 60)
+    return wanted
 
 
 def has_partitions(node: OwnerNode, wanted: dict[str, int]) -> bool:

@@ -50,6 +50,23 @@ def test_actions_are_in_the_audit_log(tmp_path: Path) -> None:
         assert "secret" not in json.dumps(shown)
 
 
+def test_what_changes_no_job_is_in_it_too(tmp_path: Path) -> None:
+    port = free_port()
+    more = ["--listen", f"http://{HOST}:{port}", "--joblog", f"sqlite:{tmp_path / 'log.db'}"]
+    with running_switchgear(*more, store=f"sqlite:{tmp_path / 'jobs.db'}"):
+        http = HttpClient(f"http://{HOST}:{port}")
+        http.call("POST", "/v1/workers/control", b'{"action": "ping"}')
+        http.call("POST", "/v1/workers/control", b'{"action": "drain", "workers": "web1"}')
+        for function in ("mail", "mail", "report"):
+            assert http.call("POST", f"/v1/functions/{function}/jobs", b"").status == 201
+        action = http.call("POST", "/v1/bulk", b'{"action": "cancel", "filter": {"function": "mail"}}').json
+        assert http.call("DELETE", f"/v1/bulk/{action['id']}").status == 200
+        entries = http.call("GET", "/v1/audit").json["entries"]
+        http.close()
+    assert [entry["verb"] for entry in entries] == ["abort_bulk", "bulk", "control_workers"]
+    assert [entries[place]["target"] for place in (0, 2)] == [f"id={action['id']}", "action=drain, workers=web1"]
+
+
 def test_refusals_are_in_it_but_not_all_of_a_flood(tmp_path: Path) -> None:
     access = tmp_path / "access.toml"
     access.write_text("[anonymous]\nroles = ['read']\n")

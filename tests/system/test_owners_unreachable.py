@@ -7,20 +7,24 @@ import logging
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
+from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
 
 from switchgear.app.app import App
+from switchgear.client.gearman.blocking import Client
 from switchgear.errors import ServerRefused
 from switchgear.verbs.table import VERBS, Reach
 from tests.support.postgres import Cluster
 from tests.support.servers import HOST
-from tests.system.owner_nodes import NAMES, OwnerNode, function_of, settled
+from tests.support.waiting import eventually
+from tests.system.owner_nodes import NAMES, OwnerNode, function_of, has_partitions, settled, shares
 
 pytestmark = [pytest.mark.system, pytest.mark.xdist_group("postgresql"), pytest.mark.timeout(240)]
 
@@ -90,6 +94,13 @@ class Stage:
             assert json.load(answer)
             return answer.headers
 
+    def one_over_http(self) -> Any:
+        try:
+            with urlopen(f"http://{HOST}:{self.entry.http_port}/v1/functions/{self.function}") as answer:
+                return answer.status
+        except HTTPError as error:
+            return error.code, error.read()
+
     def by_the_library_over_http(self) -> Any:
         """What the library writes to its log."""
         said: list[str] = []
@@ -142,6 +153,7 @@ def answers(nodes: list[OwnerNode]) -> dict[str, Any]:
         texts = {f"text {line}": pool.submit(stage.text, line) for line in stage.lines}
         others = {
             "http": pool.submit(stage.over_http),
+            "one over http": pool.submit(stage.one_over_http),
             "http-library": pool.submit(stage.by_the_library_over_http),
             "command": pool.submit(stage.by_command),
         }
@@ -183,6 +195,13 @@ def test_http_has_a_header(answers: dict[str, Any]) -> None:
     assert answers["http"]["Switchgear-Unreachable"] == LOST
 
 
+def test_http_does_not_say_that_there_is_nothing(answers: dict[str, Any]) -> None:
+    """The node that has the function did not answer."""
+    status, text = answers["one over http"]
+    assert status == 503
+    assert b"not all nodes have answered" in text
+
+
 def test_the_library_logs_it(answers: dict[str, Any]) -> None:
     assert "the answer to schedules lacks what the node cleo should have answered" in answers["http-library"]
 
@@ -204,3 +223,45 @@ def test_a_question_to_a_node_that_is_killed_meanwhile_goes_to_the_next_owner(
             asked = pool.submit(client.control, "graph", function=function)
             killed.signal(signal.SIGKILL)
             assert asked.result()["jobs"] == 1
+
+
+def test_while_functions_move_a_list_is_complete_or_says_that_it_is_not(
+    nodes: list[OwnerNode], answers: dict[str, Any]
+) -> None:
+    """A node comes back, and gets functions from the one that is left; then it is killed."""
+    entry, other, _ = nodes
+    functions = {function_of(node, number, NAMES[:2]) for node in nodes[:2] for number in range(20, 40)}
+    eventually(other.is_over, "the node is gone")
+    with entry.client() as client:
+        eventually(partial(has_all, client, functions, submit=True), "one node has everything", 60)
+        other.start()
+        seen = watch(client, functions, lambda: has_partitions(entry, shares(nodes[:2])))
+        other.signal(signal.SIGKILL)
+        seen += watch(client, functions, lambda: has_partitions(entry, {entry.name: 64}))
+    assert None in seen
+    assert any(incomplete and incomplete["partitions_without_owner"] for incomplete in seen)
+
+
+def has_all(client: Client, functions: set[str], *, submit: bool = False) -> bool:
+    """Whether lists have all functions, each with its job, unless they say that something is missing."""
+    if submit:
+        for function in functions:
+            client.submit(function, b"x", unique="once", background=True)
+    jobs = client.control("jobs", unique="once", limit=1000)["jobs"]
+    if client.incomplete is None and {job["function"] for job in jobs} != functions:
+        return False
+    rows = {row["name"]: row["ready"] for row in client.control("functions")}
+    return client.incomplete is not None or all(rows.get(function) == 1 for function in functions)
+
+
+def watch(client: Client, functions: set[str], is_over: Callable[[], bool]) -> list[Any]:
+    """Ask again and again; returns what the lists said that they lack."""
+    seen: list[Any] = []
+
+    def look() -> bool:
+        assert has_all(client, functions)
+        seen.append(client.incomplete)
+        return client.incomplete is None and is_over()
+
+    eventually(look, "the functions have moved", 90)
+    return seen

@@ -5,16 +5,21 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
 from typing import Any
+from urllib.request import Request, urlopen
 
 import pytest
 
 from switchgear.errors import ServerRefused
 from switchgear.verbs.table import VERBS
 from tests.support.postgres import Cluster
+from tests.support.servers import HOST
 from tests.support.waiting import eventually
 from tests.system.owner_nodes import NAMES, OwnerNode, PlainWorker, function_of, settled
 
@@ -518,3 +523,137 @@ NOT_WALKED = {"shutdown"}
 @pytest.mark.parametrize("verb", [name for name in VERBS if name not in NOT_WALKED])
 def test_a_verb_is_answered_by_one_system(stage: Stage, verb: str) -> None:
     WALK[verb](stage)
+
+
+# --- faces ---
+
+
+def test_text_commands_list_what_all_nodes_have(stage: Stage) -> None:
+    functions = stage.functions()
+    handles = [handle for function in functions for handle in stage.submit(function, unique=f"u{function}")]
+    with PlainWorker(stage.nodes[2], functions[2] + "x"):
+        for node in stage.nodes:
+            status = {line.split("\t")[0]: line.split("\t")[1:] for line in text(node, "status")}
+            assert [status[function] for function in functions] == [["1", "0", "0"]] * 3
+            priorities = {line.split("\t")[0]: line.split("\t")[1:] for line in text(node, "prioritystatus")}
+            assert [priorities[function] for function in functions] == [["0", "1", "0", "0"]] * 3
+            assert set(handles) <= {line.split("\t")[0] for line in text(node, "show jobs")}
+            assert {f"u{function}" for function in functions} <= set(text(node, "show unique jobs"))
+            eventually(partial(lists_worker, node, functions[2] + "x"), "the worker is listed")
+
+
+def lists_worker(node: OwnerNode, function: str) -> bool:
+    return sum(line.endswith(f": {function}") for line in text(node, "workers")) == 1
+
+
+def test_tables_of_the_command_line_have_a_column_for_the_node(stage: Stage) -> None:
+    functions = stage.functions()
+    for function in functions:
+        stage.submit(function)
+        stage.ask(stage.nodes[0], "schedule", name=f"s{function}", function=function, every_seconds=86_400)
+    for words in (["functions"], ["schedules"], ["server", "--connections"], ["server"]):
+        lines = command(stage.nodes[1], *words)
+        heads = [line.split()[1] for line in lines if line.startswith(("FUNCTION", "NAME", "ADDRESS", "LISTENER"))]
+        assert heads == ["NODE"], lines
+    rows = {line.split()[0]: line.split()[1] for line in command(stage.nodes[1], "functions")}
+    assert [rows[function] for function in functions] == list(NAMES)
+    assert "lacks" not in "".join(lines)
+
+
+def command(node: OwnerNode, *words: str) -> list[str]:
+    program = [sys.executable, "-m", "switchgear", *words, "--server", f"gearman://{HOST}:{node.port}"]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stderr == ""
+    return done.stdout.splitlines()
+
+
+def test_http_answers_for_all_nodes(stage: Stage) -> None:
+    (function, *_) = stage.functions()
+    base = f"http://{HOST}:{stage.nodes[2].http_port}/v1"
+    (handle,) = stage.submit(function)
+    change = Request(
+        f"{base}/functions/{function}", b'{"paused": true}', {"Content-Type": "application/json"}, method="PATCH"
+    )
+    with urlopen(change) as answer:
+        assert json.load(answer)["paused"]
+        assert "Switchgear-Unreachable" not in answer.headers
+    with urlopen(f"{base}/jobs/{handle}") as answer:
+        assert json.load(answer)["state"] == "ready"
+    with urlopen(Request(f"{base}/jobs/{handle}", method="DELETE")) as answer:
+        assert answer.status in (200, 204)
+    assert stage.states([handle]) == ["cancelled"]
+
+
+# --- jobs that only their owner has ---
+
+
+def test_foreground_jobs_are_found_from_every_node(stage: Stage) -> None:
+    """The store does not have them."""
+    functions = stage.functions()
+    for function, entry in zip(functions, (stage.nodes[1], stage.nodes[2], stage.nodes[0]), strict=True):
+        with entry.client() as client:
+            pending = client.submit(function, b"held")
+            for node in stage.nodes:
+                row = stage.ask(node, "job", handle=pending.handle)
+                assert (row["function"], row["state"], row["payload"]) == (function, "ready", "held")
+                assert stage.ask(node, "states", handles=[pending.handle])["states"] == ["ready"]
+            assert stage.ask(stage.nodes[0], "cancel", handle=pending.handle) == {"cancelled": [pending.handle]}
+
+
+def test_the_status_of_a_job_is_the_same_at_every_node(stage: Stage) -> None:
+    for function in stage.functions():
+        (handle,) = stage.submit(function)
+        for node in stage.nodes:
+            with node.client() as client:
+                status = client.status(handle)
+                assert (status.known, status.running) == (True, False), node.name
+        stage.ask(stage.nodes[0], "cancel", handle=handle)
+        for node in stage.nodes:
+            with node.client() as client:
+                assert not client.status(handle).known
+                assert not client.status(handle + "99999").known
+
+
+def test_the_live_tables_of_the_dashboard_have_all_nodes(stage: Stage) -> None:
+    functions = stage.functions()
+    for function in functions:
+        stage.submit(function)
+    with PlainWorker(stage.nodes[2], functions[0] + "x"):
+        eventually(lambda: stage.row(stage.nodes[0], functions[0] + "x"), "the worker is known")
+        for node in stage.nodes:
+            tables = snapshots(node)
+            rows = {row["name"]: row for row in tables["functions"]}
+            assert [rows[function]["ready"] for function in functions] == [1, 1, 1]
+            assert rows[functions[0] + "x"]["workers"] == 1
+            ids = [row["id"] for row in tables["workers"] if row["protocol"] == "gearman"]
+            assert len(ids) == len(set(ids)) > 0
+            assert any(str(each).endswith("@cleo") for each in ids) == (node.name != "cleo")
+
+
+def snapshots(node: OwnerNode) -> dict[str, list[dict[str, Any]]]:
+    """The first contents of the live tables."""
+    tables: dict[str, list[dict[str, Any]]] = {}
+    with urlopen(f"http://{HOST}:{node.http_port}/v1/events?topics=functions,workers", timeout=30) as stream:
+        topic = ""
+        for line in stream:
+            if line.startswith(b"event:"):
+                topic = line[6:].strip().decode()
+            elif line.startswith(b"data:") and topic in ("functions", "workers"):
+                message = json.loads(line[5:])
+                assert message["kind"] == "snapshot"
+                data = message["data"]
+                tables[topic] = [dict(zip(data["columns"], row, strict=True)) for row in data["rows"]]
+            if len(tables) == 2:
+                break
+    return tables
+
+
+def test_a_worker_of_another_node_is_controlled_by_its_id_and_node(stage: Stage) -> None:
+    function = stage.functions()[1] + "c"
+    with PlainWorker(stage.nodes[1], function):
+        eventually(
+            lambda: [row for row in stage.ask(stage.nodes[0], "workers") if function in row["functions"]], "it came"
+        )
+        (worker,) = [row for row in stage.ask(stage.nodes[0], "workers") if function in row["functions"]]
+        answer = stage.ask(stage.nodes[2], "control_workers", action="ping", workers=f"{worker['id']}@bob")
+        assert answer["not_controllable"] == [{"id": worker["id"], "name": "-", "node": "bob"}]

@@ -11,6 +11,7 @@ from switchgear.cli.main import ExitCode
 from switchgear.cli.output import (
     complain,
     duration_option,
+    insert_nodes,
     json_option,
     print_json,
     print_table,
@@ -85,22 +86,27 @@ def control(
     ctx.exit(_show(answer, statuses, as_json))
 
 
+def _key(worker: dict[str, Any]) -> tuple[str, int]:
+    """What identifies a worker: its id, among those of its node if there are several."""
+    return worker.get("node", ""), worker["id"]
+
+
 def _statuses(
     client: Client, answer: dict[str, Any], seconds: float, *, ends_workers: bool
-) -> dict[int, dict[str, Any]]:
-    """The statuses of those that have answered, by the ids of the workers; a worker that was to end and is gone has
-    done what it was told."""
-    wanted = {worker["id"] for worker in answer["told"]}
+) -> dict[tuple[str, int], dict[str, Any]]:
+    """The statuses of those that have answered, by the nodes and ids of the workers; a worker that was to end and is
+    gone has done what it was told."""
+    wanted = {_key(worker) for worker in answer["told"]}
     end = time.monotonic() + seconds
-    found: dict[int, dict[str, Any]] = {}
+    found: dict[tuple[str, int], dict[str, Any]] = {}
     while wanted - found.keys():
-        listed = client.control("workers")
-        for worker in listed:
-            if worker["id"] in wanted and worker["answered_control"] >= answer["number"]:
-                found[worker["id"]] = worker["status"] or {}
+        listed = {_key(worker): worker for worker in client.control("workers")}
+        for key in wanted & listed.keys():
+            if listed[key]["answered_control"] >= answer["number"]:
+                found[key] = listed[key]["status"] or {}
         if ends_workers:
-            for gone in wanted - {worker["id"] for worker in listed} - found.keys():
-                found[gone] = {"stopped": True}
+            heard = {"", *(node for node, _ in listed)}  # a node that is not among them may not have answered
+            found |= {key: {"stopped": True} for key in wanted - listed.keys() - found.keys() if key[0] in heard}
         if time.monotonic() >= end:
             break
         if wanted - found.keys():
@@ -108,15 +114,17 @@ def _statuses(
     return found
 
 
-def _show(answer: dict[str, Any], statuses: dict[int, dict[str, Any]], as_json: bool) -> ExitCode:
-    silent = [worker for worker in answer["told"] if worker["id"] not in statuses]
+def _show(answer: dict[str, Any], statuses: dict[tuple[str, int], dict[str, Any]], as_json: bool) -> ExitCode:
+    silent = [worker for worker in answer["told"] if _key(worker) not in statuses]
     problems = [status["error"] for status in statuses.values() if status.get("error")]
     if as_json:
-        answered = [{**worker, "status": statuses[worker["id"]]} for worker in answer["told"] if worker not in silent]
+        answered = [{**worker, "status": statuses[_key(worker)]} for worker in answer["told"] if worker not in silent]
         print_json({"told": answer["told"], "answered": answered, "not_controllable": answer["not_controllable"]})
     else:
         columns = [Column("ID", right=True), Column("NAME", wrap=True), Column("SLOTS", right=True), Column("ANSWER")]
-        print_table(columns, [_row(worker, statuses.get(worker["id"])) for worker in answer["told"]])
+        rows = [_row(worker, statuses.get(_key(worker))) for worker in answer["told"]]
+        insert_nodes(columns, rows, answer["told"])
+        print_table(columns, rows)
         if answer["not_controllable"]:
             names = ", ".join(text_of(worker["name"]) or str(worker["id"]) for worker in answer["not_controllable"])
             complain(f"cannot be controlled from the server: {names}")

@@ -14,6 +14,7 @@ from switchgear.cli.output import (
     Column,
     bytes_of,
     complain,
+    insert_nodes,
     json_option,
     moment,
     print_json,
@@ -59,10 +60,12 @@ def functions(server: str, as_json: bool) -> None:
     heads = {"READY": 0, "RUNNING": 0, "WAITING": 3, "WORKERS": 1, "DONE": 5, "FAILED": 4, "OLDEST": 2}
     numbers = (Column(head, right=True, drop=drop) for head, drop in heads.items())
     columns = [Column("FUNCTION", wrap=True), *numbers, Column("")]
-    rows = [_function_row(function) for function in sorted(found, key=lambda f: text_of(f["name"]))]
+    found.sort(key=lambda function: text_of(function["name"]))
     if any(function["policy"] for function in found):
         columns.append(Column("LIMITS", wrap=True, drop=6))
-    print_table(columns, (row[: len(columns)] for row in rows))
+    rows = [_function_row(function)[: len(columns)] for function in found]
+    insert_nodes(columns, rows, found)
+    print_table(columns, rows)
 
 
 def _function_row(function: Mapping[str, Any]) -> list[str]:
@@ -111,6 +114,7 @@ def workers(server: str, as_json: bool) -> None:
         columns.insert(-1, Column("RESOURCES", wrap=True, drop=5))
         for row, worker in zip(rows, found, strict=True):
             row.insert(-1, _resources_of(worker))
+    insert_nodes(columns, rows, found)
     print_table(columns, rows)
 
 

@@ -32,6 +32,7 @@ __all__ = [
     "complain",
     "duration_option",
     "fit_for",
+    "insert_nodes",
     "json_option",
     "locators",
     "moment",
@@ -285,6 +286,15 @@ def moment(epoch_seconds: float | None, precision: str = "seconds") -> str:
 
 
 # --- tables ---
+
+
+def insert_nodes(columns: list[Column], rows: list[list[str]], objects: Iterable[Mapping[str, Any]]) -> None:
+    """Insert a second column with the node of each object, if the server is one of several that own functions."""
+    nodes = [str(each.get("node", "")) for each in objects]
+    if any(nodes):
+        columns.insert(1, Column("NODE", wrap=True, drop=1))
+        for row, node in zip(rows, nodes, strict=True):
+            row.insert(1, node)
 
 
 def print_table(

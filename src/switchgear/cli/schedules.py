@@ -14,6 +14,7 @@ from switchgear.cli.main import ExitCode
 from switchgear.cli.output import (
     Column,
     complain,
+    insert_nodes,
     json_option,
     moment,
     print_json,
@@ -68,7 +69,9 @@ def schedules(server: str, as_json: bool) -> None:
         Column("", wrap=True),
     ]
     now = time.time()
-    print_table(columns, (_row(each, now) for each in found))
+    rows = [_row(each, now) for each in found]
+    insert_nodes(columns, rows, found)
+    print_table(columns, rows)
 
 
 def _row(each: dict[str, Any], now: float) -> list[str]:

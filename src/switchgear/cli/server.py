@@ -9,6 +9,7 @@ import click
 
 from switchgear.cli.output import (
     Column,
+    insert_nodes,
     json_option,
     print_json,
     print_table,
@@ -98,7 +99,9 @@ def _print_connections(answer: Mapping[str, Any]) -> None:
         Column("SENT", right=True, drop=4),
         Column("NAME", wrap=True, drop=2),
     ]
-    print_table(columns, map(_connection_row, answer["connections"]))
+    rows = [_connection_row(connection) for connection in answer["connections"]]
+    insert_nodes(columns, rows, answer["connections"])
+    print_table(columns, rows)
     more = answer["count"] - len(answer["connections"])
     if more:
         click.echo(f"and {more} more that hold less")
@@ -139,7 +142,9 @@ def _print_listeners(listeners: list[Mapping[str, Any]]) -> None:
         Column("OUTPUT", right=True),
         Column("LARGEST", wrap=True, drop=1),
     ]
-    print_table(columns, map(_listener_row, listeners))
+    rows = [_listener_row(listener) for listener in listeners]
+    insert_nodes(columns, rows, listeners)
+    print_table(columns, rows)
 
 
 def _listener_row(listener: Mapping[str, Any]) -> list[str]:

@@ -249,7 +249,7 @@ class Service:
         self.hub.read_loop_lag = lambda: self.loop_lag.seconds
         self.operations.context.waiting_changes = lambda: len(self.hub.changes.unkept)
         self.hub.operator = self.operations.in_steps
-        self.hub.watcher = self.operations.live_rows.in_steps
+        self.hub.watcher = self.operations.watch_in_steps
         self.hub.on_stop_requested = self.request_stop
         self.listeners = Listeners(self.config, self.hub, prefix)
         self.listeners.is_guest = self._is_guest

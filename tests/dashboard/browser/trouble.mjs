@@ -67,6 +67,31 @@ for (const [index, name] of NAMES.entries()) {
 }
 check(await page.evaluate(() => globalThis.hurt === undefined), "a name was run as a script");
 
+// --- what does not fit: a filter, a schedule; numbers and depths that a browser does not take ---
+
+const long = "x".repeat(200);
+const put = await fetch(new URL(`v1/schedules/${long}`, base), { method: "PUT", headers, body: JSON.stringify({ function: long, cron: "*/5 1-23 1,2,3,4,5,6,7,8,9,10,11,12 * 1-5", timezone: "America/Argentina/ComodRivadavia" }) });
+check(put.ok, `${put.status}`);
+for (const width of [1280, 390]) {
+  await page.setViewportSize({ width, height: 860 });
+  for (const route of ["schedules", `jobs?function=${long}`]) {
+    await show(page, base, route);
+    await page.waitForSelector("main tbody tr");
+    const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+    if (wide > 0) problems.push(`${route} is ${wide} pixels too wide at ${width}`);
+  }
+}
+await fetch(new URL(`v1/schedules/${long}`, base), { method: "DELETE" });
+await page.setViewportSize({ width: 1280, height: 860 });
+const numbers = await submit({ function: "numbers", payload: '{"id": 12345678901234567890, "most": 1e400, "one": 1.0, "none": null}' });
+await page.goto(`${base}#/job/${encodeURIComponent(numbers)}`);
+for (const number of ["12345678901234567890", "1e400", "1.0"]) await page.waitForSelector(`.tree .number:text-is("${number}")`);
+for (const depth of [500, 50000]) {
+  const deep = await submit({ function: "deep", payload: "[".repeat(depth) + "]".repeat(depth) });
+  await page.goto(`${base}#/job/${encodeURIComponent(deep)}`);
+  await page.waitForSelector(".payload :is(.tree, pre)"); // as text, if it is too deep to be read
+}
+
 // --- back and forward: filters and places come back ---
 
 await show(page, base, "overview");

@@ -24,6 +24,10 @@ from tests.net.operator_harness import OperatorHarness
         (b"defaced facade", "defaced facade"),
         (b"10.0.0.1:4730 took 1,234.5 s at 12:30:01", "# took # s at #"),
         (b"Traceback (most recent call last):\n  File 'x', line 1\nValueError: bad 5\n", "ValueError: bad #"),
+        (
+            b"Traceback (most recent call last):\n" + b"  File 'x'\n" * 9_000 + b"ValueError: bad 5\n\n",
+            "ValueError: bad #",
+        ),
         (b"Traceback (most recent call last):", "Traceback (most recent call last):"),
         (b"caf\xc3\xa9 \xff", "café \N{REPLACEMENT CHARACTER}"),
     ],

@@ -19,6 +19,7 @@ from switchgear.cli.top.screen import KeyCommand, Screen
 from switchgear.cli.top.views import VIEWS, VerbServer
 from switchgear.client.gearman.blocking import Client
 from switchgear.errors import ServerRefused, ServerUnreachable
+from switchgear.verbs.completeness import told_incomplete
 
 __all__ = ["top"]
 
@@ -89,6 +90,7 @@ class Monitor:
         self._server = server
         self._screen = screen
         self._client: Client | None = None
+        self._lacking = ""  # what is said about servers that did not answer
         self._done: dict[str, tuple[float, int]] = {}  # by function: when it was last asked, and what was done by then
 
     def close(self) -> None:
@@ -106,6 +108,15 @@ class Monitor:
         if self._screen.view.title == "functions":
             objects = self._with_rates(objects, overview["at"])
         self._screen.show(overview, objects, overview["at"])
+        self._show_incomplete(self._client.incomplete)
+
+    def _show_incomplete(self, incomplete: Mapping[str, Any] | None) -> None:
+        """Say that servers did not answer, until they do."""
+        if self._screen.message == self._lacking:
+            self._screen.message = ""
+        self._lacking = "" if incomplete is None else told_incomplete(self._screen.view.title, incomplete)
+        if self._lacking:
+            self._screen.message = self._lacking
 
     def _with_rates(self, functions: Sequence[Mapping[str, Any]], at: float) -> list[Mapping[str, Any]]:
         """The functions with how many jobs were done per second since the server was last asked."""
@@ -119,7 +130,11 @@ class Monitor:
 
     def run(self, interval: float) -> None:
         """Show the server until the user quits."""
+        import logging
+
         from switchgear.cli.top.terminal import full_screen  # termios is not there on every system
+
+        logging.getLogger("switchgear").addHandler(logging.NullHandler())  # the screen shows what the log would
 
         next_at = time.monotonic()
         shown: tuple[tuple[int, int], list[str]] = ((0, 0), [])

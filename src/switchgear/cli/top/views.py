@@ -94,7 +94,7 @@ def _worker_entry(worker: Mapping[str, Any], now: float) -> Entry:
         functions,
     )
     cells = (str(order[0]), order[1], order[2], order[3], str(order[4]), short_duration(seconds), functions)
-    return Entry(str(worker["id"]), cells, order, worker)
+    return Entry(f"{worker.get('node', '')} {worker['id']}", cells, order, worker)
 
 
 def _ask_running(server: VerbServer) -> Sequence[Mapping[str, Any]]:

@@ -8,20 +8,29 @@ import { address } from "./api.js";
 const t = texts.payload;
 const MOST_SHOWN = 64 * 1024;
 const MOST_CHILDREN = 200;
+const MOST_DEPTH = 100;
 const chosen = new Map();
 
 function parsed(text) {
   const start = text.trimStart()[0];
   if (!start || !"[{\"".includes(start)) return undefined;
   try {
-    return JSON.parse(text);
+    return JSON.parse(text, exact);
   } catch {
     return undefined;
   }
 }
 
+// A number that the browser would show as another one, such as an id of twenty digits: as it is written.
+class Written {
+  constructor(text) { this.text = text; }
+}
+
+const exact = (key, value, context) => (typeof value === "number" && context && String(value) !== context.source ? new Written(context.source) : value);
+
 function tree(value, name = null, depth = 0) {
   const label = name === null ? nothing : html`<span class="key">${name}: </span>`;
+  if (value instanceof Written) return html`<div class="leaf">${label}<span class="number">${value.text}</span></div>`;
   if (value === null || typeof value !== "object") {
     const style = typeof value === "string" ? "text" : typeof value === "number" ? "number" : "word";
     return html`<div class="leaf">${label}<span class=${style}>${JSON.stringify(value)}</span></div>`;
@@ -29,6 +38,7 @@ function tree(value, name = null, depth = 0) {
   const entries = Object.entries(value);
   const size = Array.isArray(value) ? t.items(entries.length) : t.keys(entries.length);
   if (!entries.length) return html`<div class="leaf">${label}<span class="word">${Array.isArray(value) ? "[]" : "{}"}</span></div>`;
+  if (depth >= MOST_DEPTH) return html`<div class="leaf muted">${label}${size} …</div>`;
   return html`<details ?open=${depth < 3}><summary>${label}<span class="muted">${size}</span></summary>
     ${entries.slice(0, MOST_CHILDREN).map(([key, each]) => tree(each, key, depth + 1))}
     ${entries.length > MOST_CHILDREN ? html`<div class="leaf muted">${t.moreItems(entries.length - MOST_CHILDREN)}</div>` : nothing}

@@ -10,7 +10,7 @@ from switchgear.model import Function
 
 __all__ = ["ErrorGroup", "ErrorGroups", "common_text"]
 
-# An error may be megabytes long; what it has in common with others is at its beginning.
+# An error may be megabytes long; what it has in common with others is at its beginning, or at the end of a traceback.
 MOST_ERROR_BYTES: Final = 16_384
 MOST_LINE_CHARACTERS: Final = 300
 MOST_GROUPS: Final = 1_000
@@ -31,11 +31,20 @@ _NUMBER: Final = re.compile(r"[0-9]+(?:[.,:][0-9]+)*")
 
 def telling_line(error: bytes) -> str:
     """The line of an error that says what is wrong: the first, or the last one of a Python traceback."""
-    lines = [line for line in error[:MOST_ERROR_BYTES].decode("utf-8", "replace").splitlines() if line.strip()]
+    lines = lines_of(error[:MOST_ERROR_BYTES])
     if not lines:
         return ""
-    line = lines[-1] if lines[0].strip() == TRACEBACK and len(lines) > 1 else lines[0]
+    line = lines[0]
+    if line.strip() == TRACEBACK:
+        if len(error) > MOST_ERROR_BYTES:
+            lines = lines_of(error[-MOST_ERROR_BYTES:]) or lines
+        line = lines[-1]
     return line.strip()[:MOST_LINE_CHARACTERS]
+
+
+def lines_of(text: bytes) -> list[str]:
+    """The lines of a text that are not empty."""
+    return [line for line in text.decode("utf-8", "replace").splitlines() if line.strip()]
 
 
 def common_text(error: bytes) -> str:

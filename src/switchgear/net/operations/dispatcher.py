@@ -122,12 +122,16 @@ class Operations:
                 shown = yield from visible_answer(self.context, session, verb, answer)
             answers.append(shown)
             answers += missing
-            if row.changes and asker is not None and has_changed(verb, arguments, answer):
+            if (row.changes or verb in CHANGES_NO_JOB) and asker is not None and has_changed(verb, arguments, answer):
                 self.context.hub.audit(asker, verb, shown_arguments(arguments))
         except (TypeError, ValueError, OverflowError) as error:
             raise ValueError(f"{verb}: {error}") from error
         except StorageError as error:
             raise Refused(REFUSED_STORAGE, str(error)) from error
+
+    def watch_in_steps(self, topic: str, rows: list[Any]) -> Iterator[Step]:
+        """Collect the rows of a live table, and add them to the list."""
+        return self.live_rows.in_steps(topic, rows)
 
     def answered(
         self, row: OperatorVerb, given: dict[str, Any], values: dict[str, Any], missing: list[Incomplete]
@@ -147,6 +151,8 @@ def has_changed(verb: str, arguments: dict[str, Any], answer: Any) -> bool:
     """Whether a verb that can change something has done so; otherwise it is no event of the audit."""
     if verb == "limit":
         return len(arguments) > 1  # without limits, it shows those that there are
+    if verb == "control_workers":
+        return bool(arguments["action"] != "ping")
     if verb == "declare":  # every worker sends it when it connects
         return bool(answer["removed"] and (answer["schedules"] or answer["functions"]))
     return verb not in BY_TASKS
@@ -156,5 +162,7 @@ def has_changed(verb: str, arguments: dict[str, Any], answer: Any) -> bool:
 COLLECTING: Final = frozenset(
     {"bulk", "errors", "functions", "graph", "jobs", "runs", "schedules", "states", "workers"}
 )
+# What they change is not in the store, but an action of an operator.
+CHANGES_NO_JOB: Final = frozenset({"abort_bulk", "control_workers"})
 # Running tasks use them for their own jobs, as often as they report progress.
 BY_TASKS: Final = frozenset({"wait_for", "spawn"})

@@ -18,7 +18,7 @@ __all__ = ["MOST_AT_ONCE", "VerbSlots"]
 MOST_AT_ONCE: Final = 4
 
 
-class Slots:
+class SlotsOfVerb:
     """The slots of one verb."""
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class VerbSlots:
     """The slots of the verbs that need one."""
 
     def __init__(self, verbs: frozenset[str]) -> None:
-        self._slots = {verb: Slots() for verb in verbs}
+        self._slots = {verb: SlotsOfVerb() for verb in verbs}
 
     def used(self, verb: str) -> int:
         """How many requests for a verb are being worked off."""

@@ -4,52 +4,41 @@ Each row of the table of verbs says where its verb is carried out (`Reach`). The
 permissions, and writes the audit log; other nodes trust it. It passes the verb on over its links (`Ask`), and each node
 carries out its part (`VerbParts`). The answers of several nodes become one (`merging`), with a note about the nodes
 that did not answer.
-
-A node that does not answer is not waited for: its functions have another owner after a lease, if it is gone.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
-
 from switchgear.errors import Refused
-from switchgear.json_bytes import bytes_of, told
+from switchgear.json_bytes import bytes_of
 from switchgear.model import FINAL_STATES
 from switchgear.net.hub import Hub
 from switchgear.net.operations.bulk import MOST_BULK_JOBS
 from switchgear.net.operations.dispatcher import COLLECTING, Operations
+from switchgear.net.operations.overview import alarm
 from switchgear.net.operations.verb_slots import VerbSlots
 from switchgear.net.operations.verb_steps import Steps
+from switchgear.net.owners.asking import CHANGE_SECONDS, LIST_SECONDS, Asking, NodeSilent, value_of
 from switchgear.net.owners.cluster_context import ClusterContext
-from switchgear.net.owners.link_session import MOVED, FunctionMoved
+from switchgear.net.owners.live_parts import LIVE_VERBS, MERGE_ROWS
 from switchgear.net.owners.merging import MERGES, NodePart
 from switchgear.net.owners.verb_parts import TEXT_VERBS, VerbParts
-from switchgear.partitions import PARTITIONS
 from switchgear.protocols.handles import number_in_handle
-from switchgear.protocols.pending_read import PendingRead, Step, awaited
+from switchgear.protocols.pending_read import Step, awaited
 from switchgear.protocols.session import Session
-from switchgear.refusals import REFUSED_COUNT, REFUSED_STORAGE
+from switchgear.refusals import REFUSED_COUNT
 from switchgear.verbs.answers import Incomplete
+from switchgear.verbs.completeness import told_incomplete
 from switchgear.verbs.table import VERBS, OperatorVerb, Reach
 
 if TYPE_CHECKING:
-    from switchgear.net.owners.member import OtherNode, OwnersMember
+    from switchgear.net.owners.member import OwnersMember
 
 __all__ = ["ClusterOperations"]
 
-# How long another node may take for its part of a list, and for a change.
-LIST_SECONDS: Final = 3.0
-CHANGE_SECONDS: Final = 10.0
-# While a function has no owner, this often is looked for one, for so many leases.
-LOOK_SECONDS: Final = 0.1
-PATIENCE_LEASES: Final = 2
-ALL_PARTITIONS: Final = (1 << PARTITIONS) - 1
 HANDLES_PER_STEP: Final = 250
-CONTENTS: Final = ("payload", "result")  # of a job; they may be long
 
 
 class ClusterOperations(Operations):
@@ -63,6 +52,7 @@ class ClusterOperations(Operations):
         # Not those of requests to this node: nodes that ask each other would wait for each other's slots.
         self._part_slots = VerbSlots(COLLECTING)
         self._parts = VerbParts(self, context, lambda: member.relay)
+        self._asking = Asking(member, self._parts)
 
     def part_in_steps(self, verb: str, given: dict[str, Any], answers: list[Any]) -> Iterator[Step]:
         """Carry out this node's part of a verb for another node."""
@@ -70,7 +60,9 @@ class ClusterOperations(Operations):
 
     def in_steps(self, verb: str, arguments: dict[str, Any], answers: list[Any]) -> Iterator[Step]:
         if verb in TEXT_VERBS:  # the text protocol has checked permissions, and writes the audit log
-            answers.append((yield from self._at_owner(VERBS[verb], arguments, bytes_of(arguments["function"], verb))))
+            answers.append(
+                (yield from self._asking.at_owner(VERBS[verb], arguments, bytes_of(arguments["function"], verb)))
+            )
         else:
             yield from super().in_steps(verb, arguments, answers)
 
@@ -81,13 +73,13 @@ class ClusterOperations(Operations):
         if reach is Reach.HERE:
             return (yield from self.answered_here(row, values))
         if reach is Reach.FUNCTION:
-            return (yield from self._at_owner(row, given, values["function"].encode()))
+            return (yield from self._asking.at_owner(row, given, values["function"].encode()))
         if reach is Reach.SCHEDULE:
             return (yield from self._at_schedule(row, given, values))
         if reach is Reach.JOB or (reach is Reach.JOBS and values["handle"] is not None):
             return (yield from self._at_job(row, given, values["handle"], missing))
         if reach is Reach.JOBS and values["function"] is not None:
-            return (yield from self._at_owner(row, given, values["function"].encode()))
+            return (yield from self._asking.at_owner(row, given, values["function"].encode()))
         if row.name == "cancel":
             return (yield from self._cancel(row, given, values, missing))
         if row.name == "bulk":
@@ -99,47 +91,16 @@ class ClusterOperations(Operations):
         parts = yield from self._everywhere(row, given, missing)
         if row.name == "states":
             return (yield from self._states(parts, values))
-        return MERGES[row.name](parts, values)
+        answer = MERGES[row.name](parts, values)
+        if row.name == "overview":
+            answer["alarms"] += [alarm("incomplete", told_incomplete("overview", each)) for each in missing]
+        return answer
+
+    def watch_in_steps(self, topic: str, rows: list[Any]) -> Iterator[Step]:
+        parts = yield from self._asking.everywhere(LIVE_VERBS[topic], {}, [])
+        rows.append(MERGE_ROWS[topic](parts))
 
     # --- at the node that has what a verb concerns ---
-
-    def _at_owner(self, row: OperatorVerb, given: dict[str, Any], function: bytes) -> Steps:
-        """The answer of the owner of a function; raises Refused, with the name of the node, if it does not answer."""
-        loop = asyncio.get_running_loop()
-        end_s = loop.time() + PATIENCE_LEASES * self._member.lease_seconds
-        name = function.decode("utf-8", "backslashreplace")
-        while True:
-            owner = self._member.owner_of(function)
-            try:
-                if owner is None:
-                    return (yield from self._parts.carry_out(row.name, given))
-                if owner.link is not None:
-                    return (yield from self._at_node(owner, row, given, f", which owns the function {name},"))
-            except FunctionMoved:
-                pass  # to another node, or its jobs are still being restored
-            if loop.time() >= end_s:
-                if owner is None:
-                    raise Refused(REFUSED_STORAGE, f"no node owns the function {name} at this moment; try again")
-                text = f"the node {owner.name}, which owns the function {name}, cannot be reached from this one"
-                raise Refused(REFUSED_STORAGE, text)
-            yield from awaited(pause(LOOK_SECONDS))
-
-    def _at_node(self, node: OtherNode, row: OperatorVerb, given: dict[str, Any], who: str = "") -> Steps:
-        """The answer of this node; raises what it has raised, FunctionMoved, or Refused if it does not answer."""
-        reply = yield from awaited(self._ask(node, row.name, given, CHANGE_SECONDS if row.changes else LIST_SECONDS))
-        if reply is None:
-            if not row.changes and node.link is not None and node.link.is_closed:
-                raise FunctionMoved  # it is gone, and another node will have its functions
-            text = f"the node {node.name}{who} has not answered"
-            if row.changes:
-                text += "; whether it has done that is not known"
-            raise Refused(REFUSED_STORAGE, text)
-        answer = value_of(reply)
-        if row.name == "job":
-            for name in CONTENTS:
-                if name in answer:
-                    answer[name] = told(bytes_of(answer[name], name))
-        return answer
 
     def _at_schedule(self, row: OperatorVerb, given: dict[str, Any], values: dict[str, Any]) -> Steps:
         """The answer of the owner of the schedule's function. A schedule of that name that belongs to another node is
@@ -149,14 +110,14 @@ class ClusterOperations(Operations):
         if row.name != "schedule":
             if function is None:
                 raise LookupError(f"there is no schedule {name!r}")
-            return (yield from self._at_owner(row, given, function))
+            return (yield from self._asking.at_owner(row, given, function))
         wanted = values["function"].encode()
         if function is not None and function != wanted and not self._have_same_owner(function, wanted):
             self.schedules.wanted(**values)  # raises an error before anything is changed
-            yield from self._at_owner(VERBS["unschedule"], {"name": name}, function)
+            yield from self._asking.at_owner(VERBS["unschedule"], {"name": name}, function)
             # If that was this node, it must be stored before the other one stores the schedule of the same name.
             yield from awaited(self._hub.reads.start(self._member.store_batch(self._hub.engine.batch)))
-        return (yield from self._at_owner(row, given, wanted))
+        return (yield from self._asking.at_owner(row, given, wanted))
 
     def _have_same_owner(self, one: bytes, other: bytes) -> bool:
         first, second = self._member.owner_of(one), self._member.owner_of(other)
@@ -172,18 +133,7 @@ class ClusterOperations(Operations):
             return parts[0].value
         if job.state in FINAL_STATES and not row.changes and not self._hub.engine.has_job(job_id):
             return (yield from self._parts.carry_out_here(row.name, given))
-        return (yield from self._at_owner(row, given, job.function.name))
-
-    # --- at all nodes ---
-
-    def _ask(self, node: OtherNode, verb: str, given: Mapping[str, Any], seconds: float) -> PendingRead:
-        """Ask another node for its part; the result is a `VerbAnswer`, or None if there is none in time."""
-        if node.link is None:
-            return finished_read()
-        read = node.link.ask(verb, msgspec.json.encode(given))
-        timer = asyncio.get_running_loop().call_later(seconds, read.finish, None)
-        read.on_abandoned = timer.cancel
-        return read
+        return (yield from self._asking.at_owner(row, given, job.function.name))
 
     def _everywhere(
         self,
@@ -192,54 +142,8 @@ class ClusterOperations(Operations):
         missing: list[Incomplete],
         by_node: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> Steps:
-        """The parts of all nodes that have something to say, this one's first; raises LookupError if there is none.
-
-        `by_node` has the arguments of nodes for which they differ.
-        """
         seconds = CHANGE_SECONDS if row.changes else LIST_SECONDS
-        own = self._member.name
-        special = by_node or {}
-        others = self._member.other_nodes()
-        reads = [(node.name, self._ask(node, row.name, special.get(node.name, given), seconds)) for node in others]
-        parts: list[NodePart] = []
-        unknown: LookupError | None = None
-        try:
-            value = yield from self._parts.carry_out(row.name, dict(special.get(own, given)))
-            parts.append(NodePart(own, value))
-        except LookupError as error:
-            unknown = error
-        except FunctionMoved:
-            pass
-        covered = self._member.relay.ready_mask()
-        unreachable: list[str] = []
-        for name, read in reads:
-            reply = yield from awaited(read)
-            covered |= 0 if reply is None else reply.ready
-            try:
-                parts.append(NodePart(name, value_of(reply)))
-            except LookupError as error:
-                unknown = unknown or error
-            except FunctionMoved:
-                pass
-            except (NodeSilent, Refused, ValueError):
-                unreachable.append(name)
-        self._note(covered, unreachable, missing)
-        if not parts:
-            raise self._nothing(unknown, unreachable)
-        return parts
-
-    def _note(self, covered: int, unreachable: list[str], missing: list[Incomplete]) -> None:
-        """Say what the answer lacks."""
-        lost = ALL_PARTITIONS & ~covered & ~self._member.partitions_of(unreachable)
-        if unreachable or lost:
-            missing.append({"unreachable": unreachable, "partitions_without_owner": lost.bit_count()})
-
-    def _nothing(self, unknown: LookupError | None, unreachable: list[str]) -> Exception:
-        """What is raised if no node has what was asked for."""
-        text = str(unknown.args[0]) if unknown is not None and unknown.args else "no node has it"
-        if unreachable:
-            return Refused(REFUSED_STORAGE, f"{text}; {no_answer_from(unreachable)}")
-        return LookupError(text)
+        return (yield from self._asking.everywhere(row.name, given, missing, by_node, seconds=seconds))
 
     def _states(self, parts: Sequence[NodePart], values: dict[str, Any]) -> Steps:
         """The state of each job as its owner says. Jobs that no node has at this moment are in the state that the store
@@ -264,11 +168,18 @@ class ClusterOperations(Operations):
         self, row: OperatorVerb, given: dict[str, Any], values: dict[str, Any], missing: list[Incomplete]
     ) -> Steps:
         """All nodes tell their workers the same number, which is larger than those of earlier requests. An id is that
-        of a worker of this node."""
-        if values["workers"].isdecimal():
-            part = NodePart(self._member.name, (yield from self.answered_here(row, values)))
-            return MERGES[row.name]([part], values)
+        of a worker of this node, or of the node that it is followed by: `17@cleo`."""
         number = max(self._hub.clock.now_us(), self.worker_control.requests + 1)
+        worker_id, _, name = values["workers"].partition("@")
+        if worker_id.isdecimal():
+            asked = {**given, "workers": worker_id, "number": number}
+            if name in ("", self._member.name):
+                part = NodePart(self._member.name, (yield from self._parts.carry_out(row.name, asked)))
+                return MERGES[row.name]([part], values)
+            for node in self._member.other_nodes():
+                if node.name == name:
+                    part = NodePart(name, (yield from self._asking.at_node(node, row, asked)))
+                    return MERGES[row.name]([part], values)
         parts = yield from self._everywhere(row, {**given, "number": number}, missing)
         return MERGES[row.name](parts, values)
 
@@ -279,17 +190,18 @@ class ClusterOperations(Operations):
     ) -> Steps:
         """One node after another, so that no more jobs are cancelled than were asked for."""
         left: int = values["limit"]
+        covered = self._member.relay.ready_mask()
         part = yield from self._parts.carry_out(row.name, given)
         parts = [NodePart(self._member.name, part)]
         left -= min(left, part["count"])
-        covered = self._member.relay.ready_mask()
+        covered &= self._member.relay.ready_mask()
         unreachable: list[str] = []
         is_left_out = False
         for node in self._member.other_nodes():
             if not left:
                 is_left_out = True
                 continue
-            reply = yield from awaited(self._ask(node, row.name, {**given, "limit": left}, CHANGE_SECONDS))
+            reply = yield from awaited(self._asking.ask(node, row.name, {**given, "limit": left}, CHANGE_SECONDS))
             try:
                 part = value_of(reply)
             except (NodeSilent, Refused, ValueError, LookupError):
@@ -299,7 +211,7 @@ class ClusterOperations(Operations):
             parts.append(NodePart(node.name, part))
             left -= min(left, part["count"])
         if not is_left_out:
-            self._note(covered, unreachable, missing)
+            self._asking.note(covered, unreachable, missing)
         answer = MERGES[row.name](parts, values)
         answer["more"] = answer["more"] or is_left_out
         return answer
@@ -354,46 +266,6 @@ class ClusterOperations(Operations):
         return groups
 
 
-class NodeSilent(Exception):
-    """A node has not answered in time, or its link was lost."""
-
-
-def value_of(reply: Any) -> Any:
-    """The value of a node's answer; raises what the node has raised, or NodeSilent."""
-    if reply is None:
-        raise NodeSilent
-    if reply.kind == MOVED:
-        raise FunctionMoved
-    value = msgspec.json.decode(reply.value)
-    if reply.kind == "ok":
-        return value
-    if reply.kind == "lookup":
-        raise LookupError(value)
-    if reply.kind == "value":
-        raise ValueError(value)
-    raise Refused(reply.kind, value)
-
-
 def covers_all(function: bytes) -> bool:
     """Whether a part of the server itself may know of a job of this function."""
     return True
-
-
-def no_answer_from(names: Sequence[str]) -> str:
-    """A text about nodes that do not answer."""
-    return f"no answer from the node{'s' if len(names) > 1 else ''} {', '.join(names)}"
-
-
-def finished_read() -> PendingRead:
-    """A read that has ended with nothing."""
-    read = PendingRead()
-    read.finish(None)
-    return read
-
-
-def pause(seconds: float) -> PendingRead:
-    """A read that ends after a time."""
-    read = PendingRead()
-    timer = asyncio.get_running_loop().call_later(seconds, read.finish, None)
-    read.on_abandoned = timer.cancel
-    return read

@@ -40,6 +40,8 @@ NONCE_BYTES: Final = 32
 # A peer that connects and proves nothing is disconnected.
 HANDSHAKE_SECONDS: Final = 5.0
 LONGEST_HANDSHAKE: Final = 1_000
+# So many peers may be connected that have proven nothing yet: the oldest makes room. A node proves itself at once.
+MOST_UNPROVEN: Final = 64
 
 
 def proof_of(secret: bytes, nonce: bytes, owner_id: int, node_id: int) -> bytes:
@@ -62,6 +64,8 @@ class AcceptedLink(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # that of uvloop is not derived from it
         self._listener.links.add(self)
+        self._listener.unproven[self] = None
+        self._listener.make_room()
         self._transport.write(encoded(Challenge(self._nonce, self._listener.node_id)))
         loop = asyncio.get_running_loop()
         self._timeout = loop.call_later(HANDSHAKE_SECONDS, self._give_up)
@@ -108,6 +112,7 @@ class AcceptedLink(asyncio.Protocol):
             log.warning("a peer that does not know the secret of the cluster tried to open a link")
             return False
         self.node_id = message.node_id
+        listener.unproven.pop(self, None)
         host, port = (self._transport.get_extra_info("peername") or ("", 0))[:2]
         transport = LinkTransport(self._transport, host, port)
         self.session = LinkSession(listener.hub, listener.relay, listener.run_verb, transport, message.name)
@@ -116,6 +121,7 @@ class AcceptedLink(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         self._timeout.cancel()
         self._listener.links.discard(self)
+        self._listener.unproven.pop(self, None)
         if self.session is not None:
             self._listener.hub.begin_turn()
             self.session.closed()
@@ -131,6 +137,7 @@ class LinkListener:
         self.node_id = node_id
         self.secret = secret
         self.links: set[AcceptedLink] = set()
+        self.unproven: dict[AcceptedLink, None] = {}  # those without a session, the oldest first
         self._server: asyncio.Server | None = None
 
     async def open(self, host: str, port: int) -> int:
@@ -138,6 +145,13 @@ class LinkListener:
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(lambda: AcceptedLink(self), host or None, port)
         return int(self._server.sockets[0].getsockname()[1])
+
+    def make_room(self) -> None:
+        """Close the oldest connections of peers that have proven nothing, if there are too many."""
+        while len(self.unproven) > MOST_UNPROVEN:
+            oldest = next(iter(self.unproven))
+            del self.unproven[oldest]
+            oldest.close()
 
     def keep_only(self, node_ids: set[int]) -> None:
         """Close the links of nodes that are no longer there."""

@@ -418,6 +418,7 @@ class LinkSession(Output):
         answers: list[Any] = []
         steps = self._verb_steps(message, answers)
         engine = self.engine
+        ready = self._relay.ready_mask()
         while True:
             before, engine.speaker = engine.speaker, self
             try:
@@ -429,7 +430,8 @@ class LinkSession(Output):
             yield step
         if not self._is_closed:
             kind, value = answers
-            self.send(VerbAnswer(message.number, kind, value, self._relay.ready_mask()))
+            # Of partitions that have come or gone meanwhile, the answer may lack something.
+            self.send(VerbAnswer(message.number, kind, value, ready & self._relay.ready_mask()))
 
     def _verb_steps(self, message: Ask, outcome: list[Any]) -> Iterator[Step]:
         """Run a verb; at the end the kind and the JSON of the answer are added to the list."""

@@ -16,6 +16,7 @@ from switchgear.net.operations.dispatcher import Operations
 from switchgear.net.operations.verb_steps import ITEMS_PER_STEP, Steps, in_steps
 from switchgear.net.owners.cluster_context import ClusterContext
 from switchgear.net.owners.link_session import FunctionMoved
+from switchgear.net.owners.live_parts import LIVE_VERBS
 from switchgear.net.owners.relay import Relay
 from switchgear.protocols.handles import number_in_handle
 from switchgear.refusals import REFUSED_STORAGE
@@ -25,6 +26,7 @@ __all__ = ["TEXT_VERBS", "VerbParts"]
 
 STATE_NAMES: Final = {state: state.name.lower() for state in JobState}
 # The verbs that only the text protocol has, and that change a function. Their arguments are checked there.
+LIVE: Final = frozenset(LIVE_VERBS.values())
 TEXT_VERBS: Final = frozenset({"queue_limits", "create_function", "drop_function"})
 
 
@@ -39,6 +41,8 @@ class VerbParts:
         self._special: dict[str, Callable[..., Steps]] = {
             "functions": self._functions,
             "states": self._states,
+            "live_functions": self._live_functions,
+            "live_workers": self._live_workers,
             "control_workers": self._control_workers,
             "bulk_actions": self._bulk_actions,
             "abort_bulk": self._abort_bulk,
@@ -49,6 +53,8 @@ class VerbParts:
 
     def carry_out(self, verb: str, given: dict[str, Any]) -> Steps:
         """The answer of this node; raises FunctionMoved, LookupError, ValueError or Refused."""
+        if verb in LIVE:
+            return (yield from self.carry_out_here(verb, given))
         row = VERBS.get(verb)
         if row is None or row.reach is Reach.HERE:
             raise ValueError(f"{verb[:100]}: no other node is asked for that")
@@ -89,6 +95,20 @@ class VerbParts:
 
     def _worker_row(self, function: Function) -> dict[str, Any]:
         return {"name": plain(function.name), "workers": self._context.worker_count(function)}
+
+    def _live_functions(self, given: dict[str, Any]) -> Steps:
+        """The rows of a live table, and how many workers this node has for functions of others."""
+        rows = yield from self._live_rows("functions")
+        foreign = yield from in_steps(self._worker_row, self._context.foreign_functions())
+        return {"rows": rows, "workers": [[row["name"], row["workers"]] for row in foreign]}
+
+    def _live_workers(self, given: dict[str, Any]) -> Steps:
+        return (yield from self._live_rows("workers"))
+
+    def _live_rows(self, topic: str) -> Steps:
+        found: list[Any] = []
+        yield from self._operations.live_rows.in_steps(topic, found)
+        return [list(row) for _, row in found[0]]
 
     def _states(self, given: dict[str, Any]) -> Steps:
         """The states of this node's jobs, and of jobs whose end is being stored. The node that asks reads the store."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 from switchgear.engine.engine import SubmitOptions
 from switchgear.errors import PeerError
@@ -162,7 +162,27 @@ def submit_reduce(session: GearmanSession, arguments: list[bytes], delivery: Del
 def on_get_status(session: GearmanSession, body: bytes) -> None:
     handle = first_argument(body)
     job = session.engine.look_at(session.job_id(handle))
+    if job is None and session.engine.placement is not None:
+        session.work_off(tell_status_elsewhere(session, handle))
+        return
     session.send(response(Packet.STATUS_RES, handle, *status_fields(job)))
+
+
+def tell_status_elsewhere(session: GearmanSession, handle: bytes) -> Iterator[Step]:
+    """Tell the status of a job that another node may have; raises Refused if that node does not answer."""
+    answers: list[Any] = []
+    fields = status_fields(None)
+    try:
+        arguments = {"handle": handle.decode("utf-8", "replace"), "contents": False}
+        yield from session.context.operate_in_steps("job", arguments, answers)
+    except LookupError:
+        pass
+    else:
+        row = answers[0]
+        if row["finished_at"] is None:
+            running = b"1" if row["state"] == "running" else b"0"
+            fields = (b"1", running, b"%d" % row["numerator"], b"%d" % row["denominator"])
+    session.send(response(Packet.STATUS_RES, handle, *fields))
 
 
 def unfinished_holder(session: GearmanSession, unique: bytes) -> Job | None:

@@ -65,9 +65,11 @@ def selection(action: str, given: dict[str, Any]) -> dict[str, Any]:
 def start(session: HttpSession, arguments: dict[str, Any]) -> Iterator[Step]:
     answer = yield from session.verb_answer("bulk", arguments)
     if answer["dry_run"]:
-        session.respond_json(200, answer)
+        session.respond_json(200, answer, session.incomplete_lines)
     else:
-        session.respond_json(202, answer, b"Location: /v1/bulk/%b\r\n" % answer["id"].encode())
+        session.respond_json(
+            202, answer, b"Location: /v1/bulk/%b\r\n" % answer["id"].encode() + session.incomplete_lines
+        )
 
 
 def on_get_bulk(session: HttpSession, call: RouteCall) -> None:
@@ -77,7 +79,7 @@ def on_get_bulk(session: HttpSession, call: RouteCall) -> None:
 
 def show(session: HttpSession, number: str) -> Iterator[Step]:
     answers = yield from session.verb_answer("bulk_actions", {"id": number})
-    session.respond_json(200, answers[0])
+    session.respond_json(200, answers[0], session.incomplete_lines)
 
 
 def on_list_bulk(session: HttpSession, call: RouteCall) -> None:

@@ -60,7 +60,7 @@ def list_jobs(session: HttpSession, arguments: dict[str, Any]) -> Iterator[Step]
         "complete": before_id is None,
         "searched_to": before_id or 0,
     }
-    session.respond_json(200, answer)
+    session.respond_json(200, answer, session.incomplete_lines)
 
 
 # --- one job ---
@@ -113,7 +113,7 @@ def on_get_attempts(session: HttpSession, call: RouteCall) -> None:
 def show_attempts(session: HttpSession, job_id: int) -> Iterator[Step]:
     answer = yield from session.verb_answer("job", {"handle": session.handle_text(job_id), "workers": True})
     attempts = {"handle": answer["handle"], "state": answer["state"], "attempts": answer["attempt_history"]}
-    session.respond_json(200, attempts)
+    session.respond_json(200, attempts, session.incomplete_lines)
 
 
 def found_job(session: HttpSession, job_id: int) -> Reading[Job]:

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
+from switchgear.errors import Refused
 from switchgear.protocols.http.problems import HttpProblem, field_problem, validation_problem
 from switchgear.protocols.http.routing import RouteCall, replace_cursor
 from switchgear.protocols.http.schemas import (
@@ -19,6 +20,7 @@ from switchgear.protocols.http.schemas import (
 from switchgear.protocols.http.session import HttpSession
 from switchgear.protocols.http.submitting import function_name
 from switchgear.protocols.pending_read import Step
+from switchgear.refusals import REFUSED_STORAGE
 from switchgear.verbs.table import VERBS
 
 __all__ = [
@@ -109,9 +111,16 @@ def show_function(session: HttpSession, name: str) -> Iterator[Step]:
     functions = yield from session.verb_answer("functions", {})
     for function in functions:
         if function["name"] == name:
-            session.respond_json(200, function)
+            session.respond_json(200, function, session.incomplete_lines)
             return
+    refuse_incomplete(session, f"function {name}")
     raise HttpProblem(404, "not_found", f"there is no function {name}: it has no jobs, no workers and no settings")
+
+
+def refuse_incomplete(session: HttpSession, what: str) -> None:
+    """Raise Refused if a node that has not answered may have what was not found."""
+    if session.incomplete_lines:
+        raise Refused(REFUSED_STORAGE, f"not all nodes have answered, and those that have know no {what}")
 
 
 def on_change_function(session: HttpSession, call: RouteCall) -> None:
@@ -157,8 +166,9 @@ def show_schedule(session: HttpSession, name: str) -> Iterator[Step]:
     schedules = yield from session.verb_answer("schedules", {})
     for schedule in schedules:
         if schedule["name"] == name:
-            session.respond_json(200, schedule)
+            session.respond_json(200, schedule, session.incomplete_lines)
             return
+    refuse_incomplete(session, f"schedule {name}")
     raise HttpProblem(404, "not_found", f"there is no schedule {name}")
 
 

@@ -477,14 +477,14 @@ class HttpSession(ByteSession):
 
     def respond_json(self, status: int, answer: Any, headers: bytes = b"") -> None:
         """Answer the present request with a JSON body."""
-        self.respond(status, msgspec.json.encode(answer), JSON, headers + self._about_completeness())
+        self.respond(status, msgspec.json.encode(answer), JSON, headers)
 
     def respond_json_in_steps(self, status: int, answer: Any, *, may_refuse: bool = True) -> Iterator[Step]:
         """The same for an answer with payloads or results, which may be long (`json_bytes.told`): these are sent piece
         by piece, as fast as the peer reads.  Raises Refused if there is no memory to hold them until then."""
         parts, values = encoded_around(answer)
         if not values:
-            self.respond(status, parts[0], headers=self._about_completeness())
+            self.respond(status, parts[0])
             return
         memory = self.engine.memory
         held_bytes = sum([len(value) for value in values])
@@ -499,8 +499,9 @@ class HttpSession(ByteSession):
         finally:
             memory.draft_bytes -= held_bytes
 
-    def _about_completeness(self) -> bytes:
-        """The headers that say what the answer to the present request lacks, if it does."""
+    @property
+    def incomplete_lines(self) -> bytes:
+        """The headers that say what the answers of verbs for the present request lack, if they do."""
         return self._incomplete_lines if self._incomplete_call is self.call else b""
 
     def _send_json(self, parts: list[bytes], values: list[LongBytes]) -> Iterator[Step]:
@@ -608,7 +609,17 @@ class HttpSession(ByteSession):
     def use_verb(self, verb: str, arguments: dict[str, Any]) -> Iterator[Step]:
         """Use an operator verb in steps, and answer with what it answers."""
         answer = yield from self.verb_answer(verb, arguments)
-        yield from self.respond_json_in_steps(200, answer)
+        if not self.incomplete_lines:
+            yield from self.respond_json_in_steps(200, answer)
+            return
+        parts, values = encoded_around(answer)
+        pieces = [parts[0]]
+        for part, value in zip(parts[1:], values, strict=True):
+            for piece in pieces_of(value.data):
+                yield False
+                pieces.append(piece)
+            pieces.append(part)
+        self.respond(200, b"".join(pieces), headers=self.incomplete_lines)
 
     def verb_answer(self, verb: str, arguments: dict[str, Any], *, keeps_result: bool = False) -> Any:
         """The answer of an operator verb, in steps, redacted; raises HttpProblem or Refused.

@@ -128,7 +128,7 @@ function schedulesView(t) {
           columns: [
             { title: t.name, cell: (row) => html`<span title=${row.key}>${row.key}</span>`, style: "grow", isHead: true },
             { title: texts.columns.function, cell: (row) => functionLink(row.function), style: "grow" },
-            { title: t.spec, cell: (row) => html`<span class="mono">${row.spec}</span> <span class="muted small">${row.timezone}</span>`, style: "row" },
+            { title: t.spec, cell: (row) => html`<span class="mono">${row.spec}</span> <span class="muted small">${row.timezone}</span>`, style: "row wrap" },
             { title: t.next, cell: (row) => (row.paused ? html`<span class="tag warn">${texts.functions.paused}</span>` : since(row.next_at)), style: "number" },
             { title: t.last, cell: (row) => (row.last_at ? html`${time(row.last_at)} ${row.last_job ? html`<a href=${link("job", encodeURIComponent(row.last_job))} title=${row.last_job}>${row.last_state ? state(row.last_state) : row.last_job}</a>` : nothing}` : zero(t.never)), style: "row" },
             { title: t.fired, cell: figures, style: "number" },
