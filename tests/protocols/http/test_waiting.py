@@ -37,6 +37,26 @@ def told(answer: Answer) -> dict[str, str]:
 NOTHING = [0, 0, ""]
 
 
+@pytest.mark.parametrize("ending", ["end", "time", "leaves"])
+def test_what_a_waiting_client_has_named_is_counted(ending: str) -> None:
+    harness = HttpHarness()
+    handles = [submit(harness) for _ in range(100)]
+    harness.heard("c")
+    held_bytes = harness.engine.memory.held_bytes
+    harness.send("s", "POST", "/v1/jobs/wait?wait=60", wait_body(*((handle, NOTHING) for handle in handles)))
+    assert harness.engine.memory.held_bytes > held_bytes + 100 * 300
+    assert harness.engine.memory.draft_bytes >= 100 * 250
+    if ending == "end":
+        finish(harness, take(harness))
+        assert len(harness.heard("s")) == 1
+    elif ending == "time":
+        harness.pass_time(61)
+        assert len(harness.heard("s")) == 1
+    else:
+        harness.leave("s")
+    assert harness.engine.memory.draft_bytes == 0
+
+
 def test_the_first_end_answers() -> None:
     harness = HttpHarness()
     handles = [submit(harness) for _ in range(3)]

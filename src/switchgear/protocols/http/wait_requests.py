@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET
 
+from switchgear.errors import Refused
 from switchgear.json_bytes import plain, told
 from switchgear.model import DONE, FINAL_STATES, SECOND_US, Job
 from switchgear.protocols.handles import number_in_handle
@@ -24,17 +25,22 @@ from switchgear.protocols.http.session import HttpSession
 from switchgear.protocols.http.told_error import told_error
 from switchgear.protocols.http.waiting import HttpWait
 from switchgear.protocols.pending_read import Step
+from switchgear.refusals import REFUSED_LIMIT
 from switchgear.verbs.access import Role
 
 __all__ = ["on_wait_for_jobs"]
 
 JOBS_PER_STEP: Final = 50
+# What a job takes that a waiting client has named, besides its subscription.
+SEEN_BYTES: Final = 250
 # Results beyond this are left to the next request.
 MOST_RESULT_BYTES = 8 * 1024 * 1024
 
 
 class SeenJob:
     """A job that a client waits for, and what it has seen of it."""
+
+    __slots__ = ("elsewhere", "handle", "job_id", "seen")
 
     def __init__(self, handle: str, job_id: int, seen: tuple[int, int, str] | None) -> None:
         self.handle = handle
@@ -104,8 +110,10 @@ def begin_to_wait(session: HttpSession, awaited: list[SeenJob], wait_seconds: in
     """Subscribe to all jobs.  What happens to one of them meanwhile is told at the end."""
     engine = session.engine
     engine.refuse_subscription()
+    if not engine.memory.has_room(len(awaited) * SEEN_BYTES):
+        raise Refused(REFUSED_LIMIT, "the server holds as much as it may; try again later")
     engine.set_timer(session, engine.now_us + wait_seconds * SECOND_US)
-    session.wait = wait = JobsWait(awaited)
+    session.wait = wait = JobsWait(session, awaited)
     for number, each in enumerate(awaited, 1):
         if number % JOBS_PER_STEP == 0:
             yield False
@@ -117,6 +125,7 @@ def begin_to_wait(session: HttpSession, awaited: list[SeenJob], wait_seconds: in
     wait.is_complete = True
     if wait.has_changes:
         session.wait = None
+        wait.end(session)
         engine.unsubscribe(session)
         yield from tell_changed(session, awaited, 0)
 
@@ -124,12 +133,19 @@ def begin_to_wait(session: HttpSession, awaited: list[SeenJob], wait_seconds: in
 class JobsWait(HttpWait):
     """A request that waits for any of some jobs."""
 
-    def __init__(self, awaited: list[SeenJob]) -> None:
+    def __init__(self, session: HttpSession, awaited: list[SeenJob]) -> None:
         self.job = None
         self.is_of_new_job = False
         self.awaited = awaited
         self.is_complete = False  # all subscriptions are made
         self.has_changes = False
+        # Messages that the client has seen are at most as long as its request.
+        self._held_bytes = sum([SEEN_BYTES + (len(each.seen[2]) if each.seen else 0) for each in awaited])
+        session.engine.memory.draft_bytes += self._held_bytes
+
+    def end(self, session: HttpSession) -> None:
+        session.engine.memory.draft_bytes -= self._held_bytes
+        self._held_bytes = 0
 
     def job_finished(self, session: HttpSession, job: Job) -> None:
         self._answer(session)
@@ -144,6 +160,7 @@ class JobsWait(HttpWait):
     def _answer(self, session: HttpSession) -> None:
         self.has_changes = True
         if self.is_complete:
+            self.end(session)
             session.continue_with(partial(tell_changed, session, self.awaited, 0))
 
 
