@@ -196,6 +196,7 @@ def test_what_was_wrapped_is_unwrapped(data: bytes, references: list[str]) -> No
     [
         (lambda: PayloadCodec(compress_from=1, compression="lzma"), "zstd"),
         (lambda: PayloadCodec(compress_from=-1), "number of bytes"),
+        (lambda: PayloadCodec(blobs="blobs"), "DirectoryBlobs"),  # type: ignore[arg-type]
         (lambda: PayloadCodec(keys={}), "new_payload_key"),
         (lambda: PayloadCodec(keys={"k": "short"}), "32 bytes"),
     ],

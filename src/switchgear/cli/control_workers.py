@@ -82,7 +82,7 @@ def control(
             workers=workers,
             **{name: value for name, value in given.items() if value is not None},
         )
-        statuses = _statuses(client, answer, wait)
+        statuses = _statuses(client, answer, wait, ends_workers=action in ("drain", "restart"))
     ctx.exit(_show(answer, statuses, as_json))
 
 
@@ -91,15 +91,22 @@ def _key(worker: dict[str, Any]) -> tuple[str, int]:
     return worker.get("node", ""), worker["id"]
 
 
-def _statuses(client: Client, answer: dict[str, Any], seconds: float) -> dict[tuple[str, int], dict[str, Any]]:
-    """The statuses of those that have answered, by the nodes and ids of the workers."""
+def _statuses(
+    client: Client, answer: dict[str, Any], seconds: float, *, ends_workers: bool
+) -> dict[tuple[str, int], dict[str, Any]]:
+    """The statuses of those that have answered, by the nodes and ids of the workers; a worker that was to end and is
+    gone has done what it was told."""
     wanted = {_key(worker) for worker in answer["told"]}
     end = time.monotonic() + seconds
     found: dict[tuple[str, int], dict[str, Any]] = {}
     while wanted - found.keys():
-        for worker in client.control("workers"):
-            if _key(worker) in wanted and worker["answered_control"] >= answer["number"]:
-                found[_key(worker)] = worker["status"] or {}
+        listed = {_key(worker): worker for worker in client.control("workers")}
+        for key in wanted & listed.keys():
+            if listed[key]["answered_control"] >= answer["number"]:
+                found[key] = listed[key]["status"] or {}
+        if ends_workers:
+            heard = {"", *(node for node, _ in listed)}  # a node that is not among them may not have answered
+            found |= {key: {"stopped": True} for key in wanted - listed.keys() - found.keys() if key[0] in heard}
         if time.monotonic() >= end:
             break
         if wanted - found.keys():
@@ -129,5 +136,5 @@ def _show(answer: dict[str, Any], statuses: dict[tuple[str, int], dict[str, Any]
 def _row(worker: dict[str, Any], status: dict[str, Any] | None) -> list[str]:
     if status is None:
         return [str(worker["id"]), text_of(worker["name"]), "", "no answer yet"]
-    said = status.get("error") or ("stopping" if status.get("stopping") else "ok")
+    said = status.get("error") or next((word for word in ("stopped", "stopping") if status.get(word)), "ok")
     return [str(worker["id"]), text_of(worker["name"]), str(status.get("slots", "")), str(said)]

@@ -1,4 +1,4 @@
-"""Every program of the tutorial, of the page about workflows and of the examples passes the strict type checks."""
+"""Every program of the tutorial, of the pages about the library and of the examples passes the strict type checks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.peers import require_node_script
 
 ROOT = Path(__file__).parents[3]
 # Pages that are one module each, block after block.
-WHOLE_PAGES = ("howto/workflows.md",)
+WHOLE_PAGES = ("howto/durable-tasks.md", "howto/hooks.md", "howto/python-api.md", "howto/workflows.md")
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
             (place / block.file_name).write_text(block.text)
     for page in WHOLE_PAGES:
         blocks = [block.text for block in blocks_of(DOCS / page) if block.language == "python"]
-        (place / f"page_{Path(page).stem}.py").write_text("\n".join(blocks))
+        (place / f"page_{Path(page).stem.replace('-', '_')}.py").write_text("\n".join(blocks))
     for example in (ROOT / "examples").glob("*.py"):
         (place / f"example_{example.name}").write_text(example.read_text())
     assert len(list(place.glob("*.py"))) > 15

@@ -100,6 +100,18 @@ def test_a_restart_is_left_to_the_owner_of_the_process(server: Server) -> None:
         assert running.worker.end_reason == "restart"
 
 
+@pytest.mark.parametrize("action", ["drain", "restart"])
+def test_the_command_sees_that_idle_workers_have_stopped(server: Server, action: str) -> None:
+    """They may be gone before anybody has read their answer."""
+    with working(server, "add") as running:
+        done = CliRunner().invoke(
+            main, ["control", action, "--server", url_of(server), "--wait", str(DEADLINE_SECONDS)]
+        )
+        assert running.worker.wait(DEADLINE_SECONDS)
+    assert done.exit_code == 0, done.stdout
+    assert done.stdout.split()[-1] in ("stopped", "stopping")
+
+
 def test_a_broadcast_reaches_the_middleware(server: Server) -> None:
     app, listening = make_app(url_of(server)), Listening()
     app.add_middleware(listening)

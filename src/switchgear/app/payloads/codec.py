@@ -45,6 +45,8 @@ class PayloadCodec:
         ):
             if isinstance(value, bool) or not isinstance(value, int) or value < 0:
                 raise ConfigError(f"{name} is a number of bytes, not {value!r}")
+        if blobs is not None and not isinstance(blobs, BlobStore):
+            raise ConfigError(f"blobs is a blob store, such as DirectoryBlobs(...), not {blobs!r}")
         self._compression: Compression | None = None
         if compress_from is not None:
             self._compression = compression_named(compression)
