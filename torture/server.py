@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple
+from dataclasses import fields
 from pathlib import Path
 
 from torture.history import Listed
@@ -35,7 +35,7 @@ class DidNotStart(Exception):
 def free_ports(chance: random.Random) -> Ports:
     """Ports that nobody listens on at this moment."""
     found: list[int] = []
-    while len(found) < 6:
+    while len(found) < len(fields(Ports)):
         port = chance.randrange(FIRST_PORT, LAST_PORT)
         with socket.socket() as probe:
             try:
@@ -49,13 +49,13 @@ def free_ports(chance: random.Random) -> Ports:
 
 def serve_arguments(ports: Ports, store: str, settings: Mapping[str, object], *others: str) -> list[str]:
     """The arguments of `switchgear` that start a server."""
-    gearman, wmp, pingpong, pingpong_workers, dwork, gearmonkey = astuple(ports)
     listen = [
-        f"gearman://{HOST}:{gearman}",
-        f"wmp://{HOST}:{wmp}",
-        f"pingpong://{HOST}:{pingpong}?workers={pingpong_workers}&function=pingpong",
-        f"dwork://{HOST}:{dwork}",
-        f"gearmonkey://{HOST}:{gearmonkey}",
+        f"gearman://{HOST}:{ports.gearman}",
+        f"wmp://{HOST}:{ports.wmp}",
+        f"pingpong://{HOST}:{ports.pingpong}?workers={ports.pingpong_workers}&function=pingpong",
+        f"dwork://{HOST}:{ports.dwork}",
+        f"gearmonkey://{HOST}:{ports.gearmonkey}",
+        f"http://{HOST}:{ports.http}",
     ]
     arguments = ["serve", "--store", store, "--drain-timeout", "0.05s", *others]
     for url in listen:

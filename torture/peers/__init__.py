@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
-from torture.peers import draft, dwork, gearman, gearmonkey, pingpong, wmp
+from torture.peers import draft, dwork, gearman, gearmonkey, http, pingpong, wmp
 from torture.peers.load import Load
 
 Peer: TypeAlias = Callable[[Load], Awaitable[None]]
@@ -32,4 +32,8 @@ EVERYBODY: tuple[Peer, ...] = (
     wmp.worker,
     pingpong.client,
     pingpong.worker,
+    http.submitter,
+    http.batch_submitter,
+    http.worker,
+    http.registered_worker,
 )

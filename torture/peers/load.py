@@ -46,6 +46,7 @@ class Ports:
     pingpong_workers: int
     dwork: int
     gearmonkey: int
+    http: int
 
 
 class Load:
