@@ -26,6 +26,7 @@ def shrink(path: str, width: int = 128) -> str:
         ({"retrys": 3}, TypeError, "there is no option retrys; did you mean retries?"),
         ({"retry": 3}, TypeError, "there is no option retry; did you mean retries?"),
         ({"max_retries": 3}, TypeError, "there is no option max_retries; did you mean retries?"),
+        ({"soft_time_limit": 3}, TypeError, "there is no option soft_time_limit; did you mean soft_timeout?"),
         ({"attempts": 3}, TypeError, "there is no option attempts; did you mean retries?"),
         ({"ttl": 3}, TypeError, "there is no option ttl; did you mean expires?"),
         ({"colour": "q"}, TypeError, "there is no option colour; there are backoff, "),

@@ -52,7 +52,7 @@ _SYNONYMS: Final = {
     "default_retry_delay": "backoff",
     "retry_backoff": "backoff",
     "retry_jitter": "jitter",
-    "soft_time_limit": "timeout",
+    "soft_time_limit": "soft_timeout",
     "link": "on_success",
     "link_error": "on_error",
     "result_expires": "retention",
