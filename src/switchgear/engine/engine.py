@@ -865,7 +865,7 @@ class Engine:
     # start that the report is about (`Job.start_number`), or 0 if the protocol cannot name it.
 
     def complete(self, worker: Worker, job_id: int, result: bytes, start_number: int = 0) -> Job | None:
-        """End a job as done."""
+        """The worker reports success: end the job as done; `None` if the worker does not hold that start of it."""
         return self._reports.complete(worker, job_id, result, start_number)
 
     def report_late(self, job_id: int, identity: object, start_number: int, result: bytes | None) -> LateReport:

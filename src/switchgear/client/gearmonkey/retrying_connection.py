@@ -35,7 +35,7 @@ log = logging.getLogger("switchgear")
 
 
 class CommandStep(NamedTuple):
-    """Run a command once."""
+    """A step of a flow: send one Redis command, without a retry."""
 
     command: Command
 

@@ -57,7 +57,7 @@ class HttpAnswer:
 
     @property
     def words(self) -> str:
-        """The status for messages."""
+        """The status and its text, for error messages."""
         return f"{self.status} {harmless(self.reason)}".strip()
 
     def json(self) -> Any:

@@ -1,5 +1,4 @@
-"""`PingPongWorkerBase`: what the blocking and the asyncio worker of PING/PONG share: settings, the socket, and the
-protocol's actions.
+"""`PingPongWorkerBase`: what the blocking and the asyncio worker of PING/PONG share: settings and the socket.
 
 The protocol itself is in `worker_protocol`, without I/O.  What it wants done is a flow (`client.flow_runner`) whose
 steps are the jobs to run; so the workers differ in how they wait and how they call the function.

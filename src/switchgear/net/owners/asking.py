@@ -142,7 +142,7 @@ class Asking:
         return parts
 
     def note(self, covered: int, unreachable: list[str], missing: list[Incomplete]) -> None:
-        """Say what the answer lacks."""
+        """Note in `missing` which nodes did not answer, and how many partitions have no owner."""
         lost = ALL_PARTITIONS & ~covered & ~self._member.partitions_of(unreachable)
         if unreachable or lost:
             missing.append({"unreachable": unreachable, "partitions_without_owner": lost.bit_count()})

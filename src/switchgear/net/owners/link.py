@@ -159,7 +159,7 @@ class LinkListener:
             link.close()
 
     def sessions(self) -> list[LinkSession]:
-        """The other nodes."""
+        """The sessions of the other nodes that are connected."""
         return [link.session for link in self.links if link.session is not None]
 
     def close(self) -> None:

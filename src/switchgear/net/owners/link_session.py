@@ -1,7 +1,7 @@
-"""`LinkSession`: another node at the owner of functions: its submissions, and its workers as one worker with credit.
+"""`LinkSession`: the session of another node at an owner; it submits jobs, and gets jobs for its workers.
 
-To the hub it is a session whose output are messages, so that everything it is told waits for the commit that it depends
-on, as with any other peer.
+To this node, the workers of the other node are one worker with credit. To the hub, the other node is a session whose
+output consists of messages, so everything that it is sent waits for the commit that it depends on, as with any peer.
 """
 
 from __future__ import annotations
@@ -467,10 +467,10 @@ class FunctionMoved(Exception):
 
 
 def progress_of(job: Job, known_as: int) -> Progress:
-    """The progress of a job."""
+    """The message with the progress of a job, for the node that knows the job as `known_as`."""
     return Progress(known_as, job.numerator, job.denominator, job.time_left_s, job.progress_text, job.message)
 
 
 def end_of(job: Job, known_as: int) -> End:
-    """How a job has ended."""
+    """The message with the end of a job, for the node that knows the job as `known_as`."""
     return End(known_as, int(job.state), job.result_code, job.error, job.result, job.warnings)

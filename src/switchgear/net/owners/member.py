@@ -401,7 +401,7 @@ class OwnersMember:
         return await self._store.find_schedule_function(name)
 
     def describe(self) -> list[NodeAnswer]:
-        """All nodes."""
+        """All nodes of the cluster, as the verb `nodes` lists them."""
         view = self._view
         if view is None:
             return []

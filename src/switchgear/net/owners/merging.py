@@ -16,7 +16,7 @@ __all__ = ["MERGES", "NodePart"]
 
 
 class NodePart(NamedTuple):
-    """The answer of one node."""
+    """The name of a node, and its answer to a verb."""
 
     node: str
     value: Any
@@ -238,7 +238,7 @@ HIGHEST: Final = frozenset({"oldest"})
 
 
 def together(name: str, values: Sequence[float | None]) -> float | None:
-    """One figure of all nodes."""
+    """Merge the values that the nodes have for one figure; `None` if no node has a value."""
     known = [value for value in values if value is not None]
     if not known:
         return None

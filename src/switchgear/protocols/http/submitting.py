@@ -344,7 +344,7 @@ def answer_submitted(session: HttpSession, job: Job, wait_seconds: int, *, is_jo
 
 
 def created_json(session: HttpSession, job_id: int, *, is_joined: bool) -> bytes:
-    """`schemas.JobCreated`, written at once."""
+    """The answer `schemas.JobCreated` as JSON, made without the general encoder."""
     return session.setup.created_json(str(job_id).encode(), is_joined=is_joined)
 
 

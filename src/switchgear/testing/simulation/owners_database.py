@@ -1,5 +1,4 @@
-"""`OwnersDatabase`: a database that several simulated nodes share, with the fence of each node, and with messages that
-arrive late or never."""
+"""`OwnersDatabase`: the database of several simulated nodes, with their fences and late or lost messages."""
 
 from __future__ import annotations
 
