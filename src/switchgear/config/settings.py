@@ -460,15 +460,15 @@ class ClusterConfig(Checked):
     enabled: bool = setting(
         False,
         Switch(),
-        "Whether this server is one of several on the same PostgreSQL. One of them owns the jobs; the others pass"
-        " connections on to it, and one of them takes over when it ends.",
+        "Whether this server is one of several on the same PostgreSQL; `cluster.mode` says how they share the jobs.",
         "A single server needs no others.",
     )
     mode: str = setting(
         "standby",
         Choice("standby", "owners"),
-        "How the nodes share the work. With `standby`, one of them owns all jobs. With `owners`, each owns a part of"
-        " the functions, and passes on what concerns the others; not everything is possible then.",
+        "How the nodes share the work. With `standby`, one of them owns all jobs; the others pass connections on to it,"
+        " and one of them takes over when it ends. With `owners`, each owns a part of the functions, and passes on what"
+        " concerns the others; not everything is possible then.",
         "A standby can do everything that a single server can.",
     )
     link_port: int = setting(
@@ -495,7 +495,7 @@ class ClusterConfig(Checked):
         3,
         Seconds(1, 3600),
         "How long the owner may be silent before another node takes over.",
-        "Long enough for a pause of a busy machine or a restart of PostgreSQL, and short enough to be waited for.",
+        "Long enough for a pause of a busy machine or a restart of PostgreSQL, and clients can wait for so long.",
     )
     allow_async: bool = setting(
         False,
