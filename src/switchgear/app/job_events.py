@@ -83,7 +83,7 @@ class Approval:
 
 @dataclass(frozen=True, slots=True)
 class EventState:
-    """What the server knows of an event."""
+    """The state of an event at the server, and its result."""
 
     handle: str
     state: str

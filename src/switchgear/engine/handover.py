@@ -33,7 +33,7 @@ LOOKED_AT_PER_STEP: Final = 256
 
 
 class LetGo:
-    """What the store does not have about functions that were let go."""
+    """State of removed functions that the store does not have: subscribers, workers, running and foreground jobs."""
 
     def __init__(self) -> None:
         self.registrations: list[tuple[Worker, Function]] = []

@@ -148,7 +148,7 @@ class Asking:
             missing.append({"unreachable": unreachable, "partitions_without_owner": lost.bit_count()})
 
     def _nothing(self, unknown: LookupError | None, unreachable: list[str]) -> Exception:
-        """What is raised if no node has what was asked for."""
+        """The exception for a request to which no node had an answer."""
         text = str(unknown.args[0]) if unknown is not None and unknown.args else "no node has it"
         if unreachable:
             return Refused(REFUSED_STORAGE, f"{text}; {no_answer_from(unreachable)}")

@@ -80,7 +80,7 @@ class LinkTransport(PeerTransport):
 
 
 class LinkSession(Output):
-    """What another node has to do with the functions of this one."""
+    """The submissions of another node to functions of this one, and the jobs that its workers run."""
 
     def __init__(self, hub: Hub, relay: Relay, run_verb: RunVerb, transport: LinkTransport, node_name: str) -> None:
         """`run_verb` runs a verb for another node, and adds the answer to the list."""
@@ -265,7 +265,7 @@ class LinkSession(Output):
             self.engine.unsubscribe_from(self, [job_id])
 
     def moved(self, job: Job) -> None:
-        """This node has let go of a job that the other one watches."""
+        """Tell the other node that a job to which it is subscribed has another owner now."""
         for known_as in self._known(job.id):
             self.send(Moved(known_as))
 

@@ -71,7 +71,7 @@ class OtherNode(NamedTuple):
 
 
 class OwnersMember:
-    """This node: what it owns, and its links to the others."""
+    """The partitions that this node owns, and its links to the other nodes."""
 
     def __init__(self, config: Config, store: PartitionStore) -> None:
         self._config = config

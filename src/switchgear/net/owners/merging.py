@@ -47,7 +47,7 @@ def added(figures: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def name_key(name: Any) -> str:
-    """What a name is sorted and found by, be it a text or bytes in base64."""
+    """The key by which a name is sorted and found, whether it is a text or bytes in base64."""
     return name if isinstance(name, str) else str(name)
 
 

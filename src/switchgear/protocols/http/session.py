@@ -106,7 +106,7 @@ class HttpSetup:
         self.redaction = Redaction(rules) if rules else None
 
     def awaited_of(self, decoder: RequestDecoder) -> tuple[int, float]:
-        """What is awaited of a peer whose requests are all answered; see `ByteSession.awaited_input`."""
+        """The input that is awaited from a peer whose requests are all answered; see `ByteSession.awaited_input`."""
         if decoder.is_between_requests:
             return 2 * decoder.progress + 2, self.idle_seconds
         if decoder.is_in_head:

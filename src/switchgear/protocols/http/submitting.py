@@ -243,7 +243,7 @@ def idempotency_key(call: RouteCall) -> bytes:
 
 
 def fingerprint_of(call: RouteCall) -> str:
-    """What tells the requests apart that are made with the same key."""
+    """A digest of a request, by which different requests with the same Idempotency-Key are told apart."""
     head = call.request.head
     digest = blake2b(head.target.partition(b"?")[2], digest_size=16)
     digest.update(b"\0%b\0" % head.headers.get(b"content-type", b""))
