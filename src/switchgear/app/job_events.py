@@ -149,7 +149,7 @@ class JobEvents:
     # --- waiting ---
 
     def sleep(self, seconds: Seconds) -> Requests[None]:
-        """Wait for so many seconds, or until a time, without a slot of the worker."""
+        """Wait for a number of seconds, or until a time, without a slot of the worker."""
         wait_seconds = _wait_seconds(seconds, "a sleep")
         name = self._numbered(SLEEP)
         while True:

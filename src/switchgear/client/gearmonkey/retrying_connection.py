@@ -41,7 +41,7 @@ class CommandStep(NamedTuple):
 
 
 class PauseStep(NamedTuple):
-    """Wait for so long, or until the worker is stopped."""
+    """Wait for a time, or until the worker is stopped."""
 
     seconds: float
 

@@ -649,7 +649,7 @@ class HttpSession(ByteSession):
     # --- redaction ---
 
     def redaction(self, exempt: Role = Role.ADMIN) -> Redaction | None:
-        """What is hidden from whoever makes the present request; `None` if nothing is.
+        """What is hidden from the identity of the present request; `None` if nothing is.
 
         Nothing is hidden from identities with the role `exempt`.  Peers that have not identified themselves are no
         administrators, whatever they may do.

@@ -390,7 +390,7 @@ def told_end(session: HttpSession, held: Job, *, is_raw: bool) -> Iterator[Step]
 
 
 def tell_job(session: HttpSession, job_id: int) -> Iterator[Step]:
-    """Answer with all that is known of a job, to whoever has submitted it."""
+    """Answer the submitter with everything that is known of its job."""
     arguments = {"handle": session.handle_text(job_id)}
     answer = yield from session.verb_answer("job", arguments, keeps_result=True)
     yield from session.respond_json_in_steps(200, answer)

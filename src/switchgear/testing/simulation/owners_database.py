@@ -48,7 +48,7 @@ class OwnersDatabase:
         return node_id
 
     def reserve_ids(self) -> int:
-        """The first of a block of job ids that nobody else uses; it is above all that were reserved before."""
+        """The first of a block of job ids that no other node uses; it is above all that were reserved before."""
         self._blocks += 1
         return self._blocks * IDS_PER_BLOCK
 
