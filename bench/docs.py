@@ -66,14 +66,17 @@ SAID = (
         "processor time per job, six shapes of Gearman work in memory: {} times that of gearmand at its best setting",
         r"[^,]*: processor time per job, to gearmand at its best",
     ),
-    ("and {} times that of gearmand as shipped", r"[^,]*: processor time per job, to gearmand as shipped"),
+    (
+        "processor time per job, the same six shapes: {} times that of gearmand as shipped",
+        r"[^,]*: processor time per job, to gearmand as shipped",
+    ),
     ("durable submissions of 64 clients: {} times as many a second as with gearmand's SQLite queue", r"durable .*"),
     (
         "Python tasks that do nothing, end to end: {} times as many a second as with Celery, RQ, Dramatiq and Huey",
         r"Python tasks .*",
     ),
     ("memory of a job that waits: {} bytes with `memory:`", r"memory of a queued job, memory:"),
-    ("and {} bytes with `sqlite:`", r"memory of a queued job, sqlite:"),
+    ("memory of a job that waits: {} bytes with `sqlite:`", r"memory of a queued job, sqlite:"),
 )
 NAMES = ("machine", "targets", *(section.group for section in SECTIONS))
 

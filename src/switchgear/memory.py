@@ -85,7 +85,7 @@ class MemoryAccount:
 
     @property
     def answers_must_wait(self) -> bool:
-        """Whether the answers of this turn are so long that further requests should wait for the next turn."""
+        """Whether the answers of this turn are long enough that further requests should wait for the next turn."""
         return self.limit_bytes > 0 and self.answer_bytes > self.connection_limit_bytes // 2
 
     def has_room(self, more_bytes: int) -> bool:

@@ -52,7 +52,7 @@ class PartitionOwner(NamedTuple):
 
 
 class OwnershipPlan(NamedTuple):
-    """What a node should do now."""
+    """The changes that a node should make now: nodes to evict, partitions to claim and to hand over."""
 
     evict: tuple[NodeLease, ...]  # nodes that are dead, as they were seen
     claim: tuple[int, ...]  # free partitions that belong to this node
@@ -81,7 +81,7 @@ def _weight(partition: int, name: str) -> bytes:
 
 
 class _SeenNode(NamedTuple):
-    """What a node knows about another one."""
+    """The last state of another node that this one has seen."""
 
     epoch: int
     beat: int

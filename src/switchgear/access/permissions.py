@@ -49,7 +49,7 @@ class Permissions:
         self.use(roles, globs)
 
     def use(self, roles: Iterable[Role], globs: Iterable[str]) -> None:
-        """Have these roles and functions from now on."""
+        """Replace the roles and the functions of this identity."""
         self.roles = with_implied_roles(roles)
         self.globs = tuple(globs)
         self.is_full = self.roles == ALL_ROLES and not self.globs

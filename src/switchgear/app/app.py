@@ -273,7 +273,7 @@ class App:
             self._resident.serve((schedule.task_name,))
 
     def declared_schedules(self) -> list[TaskSchedule]:
-        """The schedules of this program."""
+        """The schedules that this program declares with `@app.every`."""
         return list(self._schedules.values())
 
     def declarations(self) -> list[tuple[str, dict[str, Any]]]:

@@ -49,7 +49,7 @@ def app_declarations(app: App) -> list[Declaration]:
 
 
 def undeclared_text(schedules: Sequence[str], functions: Sequence[str], removed: bool) -> str:
-    """What is told of declarations that are gone from the code.
+    """The warning about declarations that are at the server and no longer in the code.
 
     >>> undeclared_text(["nightly"], [], True)
     'removed from the server, because the app declares it no more: the schedule nightly'

@@ -1,4 +1,4 @@
-"""Exceptions of tasks, raised again by those who wait for the jobs: as a class of their own, and never by pickle.
+"""Raises the exception of a task again, as its own class and without pickle, in the program that waits for the job.
 
 A worker sends the class of an exception by its name, and its arguments as JSON. A client makes an exception of them
 only if it has that class already, and if the class is allowed: a built-in exception, one that is declared or imported

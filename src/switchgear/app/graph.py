@@ -117,7 +117,7 @@ class GraphStep(ABC, Generic[J]):
     @property
     @abstractmethod
     def app(self) -> App:
-        """The app of its tasks."""
+        """The app that the tasks of this step are registered with."""
 
     @abstractmethod
     def plan_jobs(self, plan: GraphPlan, before: StepsBefore | None, *, is_callback: bool = False) -> StepsBefore:

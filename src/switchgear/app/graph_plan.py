@@ -131,7 +131,7 @@ class GraphPlan:
         raise _NotSubmittedYetError
 
     def group(self, jobs: list[PlannedJob[R]]) -> JobGroup[R]:
-        """The submitted jobs of these."""
+        """A group with the jobs that these planned jobs have become."""
         first = jobs[0].task if jobs else None
         task = first if all(job.task is first or job.task.name == first.name for job in jobs) else None  # type: ignore[union-attr]
         group = JobGroup(self.app, task if task is not None else [job.task for job in jobs])

@@ -26,7 +26,7 @@ FAILED_HOOK: Final = "a hook of the middleware has failed"
 
 
 class AppHooks:
-    """What runs around the jobs of an app in this process."""
+    """The middleware and the resources of an app, and their calls around its jobs in this process."""
 
     def __init__(self) -> None:
         self.middleware: list[Middleware] = []  # the outermost first

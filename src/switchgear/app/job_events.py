@@ -83,7 +83,7 @@ class Approval:
 
 @dataclass(frozen=True, slots=True)
 class EventState:
-    """What the server knows of an event."""
+    """The state of an event at the server, and its result."""
 
     handle: str
     state: str
@@ -91,7 +91,7 @@ class EventState:
 
     @property
     def has_come(self) -> bool:
-        """Whether it was completed."""
+        """Whether the event has happened: its job was completed."""
         return self.state == "done"
 
 
@@ -149,7 +149,7 @@ class JobEvents:
     # --- waiting ---
 
     def sleep(self, seconds: Seconds) -> Requests[None]:
-        """Wait until a time."""
+        """Wait for a number of seconds, or until a time, without a slot of the worker."""
         wait_seconds = _wait_seconds(seconds, "a sleep")
         name = self._numbered(SLEEP)
         while True:

@@ -1,4 +1,4 @@
-"""The graph that is being described in the present context: calls of tasks are added to it."""
+"""`OPEN_GRAPH`: a context variable, the graph of the enclosing `with` block, to which calls of tasks are added."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Types for tasks by their first parameters, so that type checkers compare them with iterables of arguments.
+"""Types of tasks with one, two or three parameters, by which type checkers check the iterables given to `Task.map`.
 
 Further parameters are not compared, because they may have defaults.
 """

@@ -1,5 +1,4 @@
-"""Locations of servers: a fixed address, the nodes of a cluster, or the process that runs the server of an embedded
-directory."""
+"""`ServerLocation`: where an app finds its server: at an address, at the nodes of a cluster, or in a directory."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def raise_after(seconds: float, error: type[BaseException]) -> Iterator[None]:
 
 @asynccontextmanager
 async def raise_after_async(seconds: float) -> AsyncIterator[None]:
-    """Cancel what runs inside after so long, and raise SoftTimeout instead of the cancellation."""
+    """Cancel the body after this time, and raise SoftTimeout instead of the cancellation."""
     limit = asyncio.timeout(seconds)
     try:
         async with limit:

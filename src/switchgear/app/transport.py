@@ -63,7 +63,7 @@ class AppTransport(ABC):
     takes_graphs: bool = False  # `begin_graph` and `submit_graph` can be called
 
     def begin_graph(self, count: int, predecessor: str = "") -> Future[GraphIds]:
-        """Reserve handles for a graph of so many jobs, at the server that has this predecessor if there is one.
+        """Reserve handles for a graph of `count` jobs, at the server that has this predecessor if there is one.
 
         The future raises ExtensionRequired if the server is a plain Gearman server.
         """

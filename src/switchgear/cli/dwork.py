@@ -1,5 +1,4 @@
-"""`switchgear dwork`: a group whose commands are imported when they are called, since loops in a shell call them
-often."""
+"""`switchgear dwork`: a group of commands, each imported when it is called, because shell loops call them often."""
 
 from __future__ import annotations
 

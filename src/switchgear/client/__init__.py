@@ -1,5 +1,4 @@
-"""Clients and workers: for Gearman servers, ours with all it can do and any other with what it can, and for the other
-protocols.
+"""Clients and workers for servers of every protocol: this package's servers with all extensions, and others without.
 
 Names are imported when they are first used.  Those of GearMonkey need redis-py: `pip install 'switchgear[redis]'`.
 """

@@ -1,5 +1,4 @@
-"""Addresses of servers: `gearman://HOST:PORT`, `http://HOST:PORT/PATH`, and the base class for those of other
-protocols."""
+"""Addresses of servers: `gearman://HOST:PORT`, `http://HOST:PORT/PATH`, and the base class of other addresses."""
 
 from __future__ import annotations
 

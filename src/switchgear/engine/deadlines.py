@@ -81,7 +81,7 @@ HEAP_ENTRIES: Final = 2048
 
 
 class DeadlineHeap:
-    """One heap of an index."""
+    """One of the heaps that a `DeadlineIndex` consists of."""
 
     __slots__ = ("entries",)
 

@@ -98,7 +98,7 @@ class Dependencies:
         return blockers
 
     def wait_for(self, job: Job, blockers: list[int]) -> None:
-        """Let the job wait for these.
+        """Let the job wait for the jobs with these ids.
 
         If one of them was unsuccessful and its edge ends the job, the job ends in the next turn, after its submitter
         was told that it is accepted.
@@ -175,7 +175,7 @@ class Dependencies:
         return len(waiting) if waiting is not None else 0
 
     def add(self, job: Job, blockers: list[int]) -> None:
-        """Let the job wait for these."""
+        """Add the edges from the jobs with these ids, without a check whether one has ended without success."""
         if not job.blockers:
             job.function.waiting += 1
         job.blockers += len(blockers)

@@ -478,7 +478,7 @@ class Dispatcher:
                 self._wakeups.look_again(function)
 
     def check_wakeups(self, function: Function) -> None:
-        """Some time after a wakeup, or after a wake policy named nobody."""
+        """Check whether a worker took the job: some time after a wakeup, or after a wake policy named no worker."""
         self._wakeups.check(function)
         if self._state.has_wake_policy:
             if self._state.is_meeting_deadlines:

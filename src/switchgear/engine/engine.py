@@ -533,7 +533,7 @@ class Engine:
         return self._submissions.reserve_ids(1).start
 
     def reserve_ids(self, count: int) -> range:
-        """Reserve so many consecutive ids, for the jobs of a graph."""
+        """Reserve `count` consecutive ids for the jobs of a graph."""
         return self._submissions.reserve_ids(count)
 
     def source_of(self, protocol: str) -> int:
@@ -636,7 +636,7 @@ class Engine:
         return self.packed_queues.newest_first(before_id, function, with_packed)
 
     def next_ready_ids(self, function: Function, priority: int, most: int) -> list[int]:
-        """The ids of the ready jobs of a priority that come next, at most so many."""
+        """The ids of up to `most` ready jobs of a priority that come next."""
         return self.ready_queues.next_ids(function, priority, most)
 
     def ready_jobs(self, function: Function) -> Iterator[Job]:
@@ -647,7 +647,7 @@ class Engine:
         return self.ready_queues.ready_jobs(function)
 
     def successors(self, job_id: int, most: int) -> list[Job]:
-        """At most so many of the unfinished jobs that wait for this one, in the order in which they began to."""
+        """Up to `most` of the unfinished jobs that wait for this one, in the order in which they began to wait."""
         return self.dependencies.some_waiting_for(job_id, most)
 
     def is_stuck(self, function: Function) -> bool:
@@ -865,7 +865,7 @@ class Engine:
     # start that the report is about (`Job.start_number`), or 0 if the protocol cannot name it.
 
     def complete(self, worker: Worker, job_id: int, result: bytes, start_number: int = 0) -> Job | None:
-        """End a job as done."""
+        """The worker reports success: end the job as done; `None` if the worker does not hold that start of it."""
         return self._reports.complete(worker, job_id, result, start_number)
 
     def report_late(self, job_id: int, identity: object, start_number: int, result: bytes | None) -> LateReport:

@@ -567,7 +567,7 @@ class GraphSubmission:
         yield
 
     def _actual(self, planned: Sequence[int]) -> tuple[int, ...]:
-        """The ids of numbered jobs."""
+        """Replace the provisional numbers of jobs of this graph by their ids."""
         if not self.is_long or self._is_reserved:
             return planned if isinstance(planned, tuple) else tuple(planned)
         ids = self._ids

@@ -1,4 +1,4 @@
-"""`Handover`: lets go of functions that another engine is going to own, with their jobs and schedules.
+"""`Handover`: removes functions that another engine is going to own from this one, with their jobs and schedules.
 
 Nothing ends: the jobs leave the tables as they are, and the store has them for the next owner, who restores them. What
 the store does not have is given to the owner of this engine (`LetGo`): which peers had subscribed, which workers had
@@ -33,7 +33,7 @@ LOOKED_AT_PER_STEP: Final = 256
 
 
 class LetGo:
-    """What the store does not have about functions that were let go."""
+    """State of removed functions that the store does not have: subscribers, workers, running and foreground jobs."""
 
     def __init__(self) -> None:
         self.registrations: list[tuple[Worker, Function]] = []

@@ -45,7 +45,7 @@ MOST_OWING = 10_000
 
 @dataclass(slots=True)
 class OneJobRules:
-    """What all workers of one peer have in common."""
+    """The rules that apply to all workers of one peer."""
 
     function: bytes
     silence_us: int = 0  # an idle worker that is silent for so long is deregistered; 0: never

@@ -1,4 +1,4 @@
-"""`Placement`: which functions this engine has, if other engines have the others.
+"""`Placement`: which functions belong to other engines; passes submissions to those functions on.
 
 Without other engines there is no placement, and nothing of this costs anything. With it, a function that another engine
 has is *foreign* here: workers register for it as for any other, and its only jobs are copies that this engine has

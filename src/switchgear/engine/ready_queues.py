@@ -495,7 +495,7 @@ class ReadyQueues:
                     yield from rest.jobs_in_order()
 
     def next_ids(self, function: Function, priority: int, most: int) -> list[int]:
-        """The ids of the jobs of a priority that come next, at most so many.
+        """The ids of up to `most` jobs of a priority that come next.
 
         Where jobs have keys or require tags, those of one queue after those of another: which comes next depends on
         the worker.

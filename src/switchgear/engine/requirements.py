@@ -157,7 +157,7 @@ class Requirements:
         self._use_offer(worker, free)
 
     def offers(self) -> list[Offer]:
-        """What workers offer at the moment, each once."""
+        """The different offers that workers have at the moment."""
         return [offer for offer in self._offers.values() if offer.workers]
 
     def forget(self, worker: Worker) -> None:

@@ -1,4 +1,4 @@
-"""`ResumedStarts`: a worker that lost its connection in the middle of a job takes the job again, and goes on with it.
+"""`ResumedStarts`: gives a job back to a worker that lost its connection in the middle of the job and still runs it.
 
 The engine returns the jobs of a lost worker to their queues at once, because it cannot know whether the worker still
 runs them.  A worker that does comes back and names the job and the number of its attempt.  If no attempt has begun

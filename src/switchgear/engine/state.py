@@ -173,7 +173,7 @@ class EngineState:
         self.concern_speaker()
 
     def concern(self, peer: Peer) -> None:
-        """Note that a change of this batch concerns the peer: it must not be told before the batch is stored."""
+        """Note that a change of this batch concerns the peer: its output waits until the batch is stored."""
         if self.is_durable:
             peer.event_concerns(self.batch)
 

@@ -285,7 +285,7 @@ class Submissions:
         self._enter(job, subscriber, False)
 
     def reserve_ids(self, count: int) -> range:
-        """Reserve so many consecutive ids for jobs that may be submitted later; raises Refused."""
+        """Reserve `count` consecutive ids for jobs that may be submitted later; raises Refused."""
         state = self._state
         if count > 1:
             state.refuse_edges()

@@ -133,7 +133,7 @@ class PolicyCaller:
         return fitting
 
     def _ask(self, job: Job, workers: tuple[Worker, ...]) -> list[Worker]:
-        """Those of the workers that the policy names."""
+        """Call the wake policy; returns the workers that it names."""
         assert self.policy is not None
         shown = frozenset(workers)
         try:

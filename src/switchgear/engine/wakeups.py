@@ -266,7 +266,7 @@ class Wakeups:
                 worker.peer.wake(worker)
 
     def look_again(self, function: Function) -> None:
-        """Let the policy be asked again in a moment about jobs of this function for which it named nobody."""
+        """Have the policy called again in a moment for jobs of this function for which it named no worker."""
         if not function.wakeup_check_pending:
             self._check_later(function)
 

@@ -60,7 +60,7 @@ class WorkerReports:
         self._transitions = transitions
 
     def complete(self, worker: Worker, job_id: int, result: bytes, start_number: int = 0) -> Job | None:
-        """End a job as done."""
+        """End a job as done, or return `None` if the worker does not hold that start of it; see `Engine.complete`."""
         # Every job passes here. It is looked up in the table of jobs, which takes half the time of `worker.running`.
         state = self._state
         job = state.jobs.get(job_id)

@@ -148,7 +148,7 @@ class ForwardingSource(Output):
 
     @abstractmethod
     def give_back(self, forwarded: list[ForwardedJob]) -> None:
-        """Let others have these jobs, which wait here."""
+        """Return these jobs, which have not started here, to the upstream."""
 
     @abstractmethod
     async def say_goodbye(self) -> None:

@@ -102,7 +102,7 @@ class HostedJob:
     # --- called by the server ---
 
     def on_submitted(self, submitted: Future[list[str | Exception]]) -> None:
-        """The answer to the submission has come."""
+        """Called when the submission is answered."""
         error = submitted.exception()
         outcome = error if error is not None else submitted.result()[0]
         if isinstance(outcome, str):

@@ -285,7 +285,7 @@ class HostedServer:
         self._listening.set_result(tuple(listeners.addresses))
 
     def _on_stopping(self) -> None:
-        """All that could be told by now is told."""
+        """Called when the server stops and has sent everything that it can send."""
         self._connection.disconnect()
 
     @property

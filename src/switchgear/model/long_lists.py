@@ -1,4 +1,4 @@
-"""`promote_new_objects`: has the garbage collector never visit again what was just made, before it becomes very large.
+"""`promote_new_objects`: excludes new objects from garbage collection before they become very large.
 
 A list is visited with all its items by each collection while it is young, and it stays young until collections have
 visited it twice.  They run when very many objects were made.  Where a slice of work fills a list and makes no objects,

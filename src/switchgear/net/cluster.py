@@ -53,7 +53,7 @@ def clustered_store(config: Config) -> PostgresStore:
 
 
 class ClusterMember:
-    """This node of a cluster: owner or standby."""
+    """The node of a cluster that runs in this process; it is owner or standby."""
 
     def __init__(self, config: Config, store: PostgresStore) -> None:
         self._config = config

@@ -1,4 +1,4 @@
-"""`DashboardOnRequest`: opens an HTTP listener for the dashboard while the server runs, when somebody asks for it.
+"""`DashboardOnRequest`: opens an HTTP listener for the dashboard when the verb `open_dashboard` requests it.
 
 Only the server of an embedded directory has it: nobody has written a configuration for it, and most programs that run
 one never look at a dashboard, so they should neither listen for HTTP nor import what that needs.

@@ -40,7 +40,7 @@ class HeaderError(ValueError):
 
 
 class PeerHeader(NamedTuple):
-    """What a header says, and how many bytes it has."""
+    """The address in a parsed header, and the length of the header in bytes."""
 
     host: str
     port: int

@@ -351,7 +351,7 @@ class Service:
             self.manager.starting(f"restoring jobs: {jobs}", MOST_SILENT_SECONDS)
 
     async def _show_restoring(self, display: RestoreDisplay) -> None:
-        """Show somebody who waits how far it has got."""
+        """Show on the terminal how many jobs have been restored."""
         with suppress(StorageError):  # those who read the jobs tell what is wrong with the store
             total = await self.store.count_jobs(only_unfinished=True)
             while total:

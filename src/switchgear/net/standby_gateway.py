@@ -100,7 +100,7 @@ class StandbyGateway:
         return (host, port) if scheme == self._listeners[place].url.scheme else None
 
     def header_for(self, host: str, port: int) -> bytes:
-        """What tells the owner the address of a peer; empty if the owner does not read it."""
+        """The header with the address of a peer, for the owner; empty if the owner does not read such headers."""
         if READS_HEADERS not in self._addresses:
             return b""
         return forwarding_header(host, port, self._secret, self._owner)

@@ -47,7 +47,7 @@ class PendingRead:
                 on_done()
 
     def give_up(self) -> None:
-        """What comes of it is not wanted any more: whoever waits for it goes on at once."""
+        """The result is no longer needed: the waiting operation continues at once."""
         if not self.is_done:
             self.is_given_up = True
             on_abandoned, self.on_abandoned = self.on_abandoned, None

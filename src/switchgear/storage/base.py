@@ -136,7 +136,7 @@ class Store(ABC):
         return
 
     def must_be_silent(self) -> bool:
-        """Whether another server may own the jobs by now. Then peers must not be told anything until a commit
+        """Whether another server may own the jobs by now. Then no output may be sent to peers until a commit
         succeeds; `commit` raises Fenced if another server does own them."""
         return False
 

@@ -153,7 +153,7 @@ class PostgresStore(Store):
             raise StorageError(f"{self.url} has not confirmed for too long that this server owns its jobs")
 
     def must_be_silent(self) -> bool:
-        """Whether another server may have taken over by now, so that peers must not be told anything."""
+        """Whether another server may have taken over by now, so that no output may be sent to peers."""
         return self.fence.has_lapsed()
 
     def _keep_lease(self) -> None:

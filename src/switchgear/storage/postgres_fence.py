@@ -77,11 +77,11 @@ class PostgresFence(ABC):
         """The first step of every transaction after BEGIN. It fails if another server has taken over."""
 
     def beat_steps(self) -> list[Step]:
-        """What makes a transaction with the fence a sign of life; none if each one is."""
+        """The steps that make a transaction a sign of life; none if every transaction with the fence is one."""
         return []
 
     def due_beat_steps(self, now_s: float) -> list[Step] | None:
-        """What makes a commit a sign of life; None if it need not be one, because there was one a moment ago."""
+        """The steps that make a commit a sign of life; None if there was a sign of life a moment ago."""
         steps = self.beat_steps()
         return None if steps and now_s - self._beaten_s < self.beat_seconds / 2 else steps
 

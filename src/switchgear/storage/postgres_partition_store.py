@@ -119,7 +119,7 @@ class PartitionStore(PostgresStore):
         return set(taken)
 
     async def reserve_ids(self, count: int) -> int:
-        """The first of so many job ids, which are above all that any node has had."""
+        """Reserve job ids above those of all nodes; returns the first of them."""
         return await self._alone(lambda: self.partitions.reserve_ids(count))
 
     async def hand_over(self, partitions: Sequence[int]) -> None:
@@ -236,12 +236,12 @@ class PartitionStore(PostgresStore):
     # --- reading ---
 
     async def find_schedule_function(self, name: bytes) -> bytes | None:
-        """The function of the schedule with this name, whoever owns it."""
+        """The function of the schedule with this name, whichever node owns it."""
         schedules = await self._reads.schedules()
         return next((schedule.function_name for schedule in schedules if schedule.name == name), None)
 
     async def read_jobs(self, job_ids: Sequence[int]) -> dict[int, Job]:
-        """These jobs, as far as they are stored, whoever owns them."""
+        """These jobs, as far as they are stored, whichever node owns them."""
         try:
             return await super().read_jobs(job_ids)
         except StorageError:  # of a function that another node has used for the first time

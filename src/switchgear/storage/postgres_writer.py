@@ -186,7 +186,7 @@ class PostgresWriter:
         return refused
 
     async def _transact(self, steps: Iterator[Step]) -> list[PGresult]:
-        """The results of a transaction of these steps."""
+        """Run a transaction of these steps; returns their results."""
         first: list[Step] = [(STATEMENTS["begin"], ()), self.lease.fence()]
         sent_s = time.monotonic()
         beat = self.lease.due_beat_steps(sent_s)

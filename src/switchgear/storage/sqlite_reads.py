@@ -136,7 +136,7 @@ class SqliteReads:
     async def _in_portions(
         self, reader: Reader, portions: Generator[list[Row], None, None]
     ) -> AsyncGenerator[list[Row], None]:
-        """What a generator of the reader yields, which runs in the reader's thread."""
+        """Yield what a generator of the reader yields; the generator runs in the reader's thread."""
         try:
             while rows := await self.call(reader, next, portions, []):
                 yield rows

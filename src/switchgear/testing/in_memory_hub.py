@@ -1,5 +1,4 @@
-"""`InMemoryHub`: a server without sockets, threads or an event loop: the engine, a store in memory and Gearman
-sessions.
+"""`InMemoryHub`: a server without sockets, threads or event loop: engine, store in memory, Gearman sessions.
 
 Each input of a peer is a turn, and when the call returns, the output of the server is in the inboxes of the peers
 concerned. Time passes only when a test says so.

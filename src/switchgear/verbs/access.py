@@ -57,7 +57,7 @@ def refusal_of(verb: OperatorVerb, origin: Origin, rules: AccessRules, roles: fr
 
 
 def role_refusal(name: str, needed: frozenset[Role], roles: frozenset[Role]) -> str:
-    """Why somebody with these roles may not do what is called by this name; empty if one of the needed is there."""
+    """Why these roles do not permit the request with this name; empty if one of the needed roles is among them."""
     if needed & roles:
         return ""
     names = " or ".join(sorted(role.value for role in needed))

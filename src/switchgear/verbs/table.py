@@ -131,7 +131,7 @@ class OperatorVerb:
 
     @property
     def changes(self) -> bool:
-        """Whether the verb changes anything."""
+        """Whether the verb changes something that must be stored before the answer."""
         return self.keeps in (Keeps.CHANGE, Keeps.NEW_JOB)
 
     @property

@@ -1,4 +1,4 @@
-"""The form of a payload or result that is compressed, encrypted or stored elsewhere.
+"""`Envelope`: the bytes of a payload or result that is compressed, encrypted or in a blob store: a header and a body.
 
     magic (8 bytes)   length of the header (4 bytes, big-endian)   header (JSON object)   body
 
@@ -42,7 +42,7 @@ _DECODER: Final = msgspec.json.Decoder(EnvelopeHeader)
 
 
 class Envelope(msgspec.Struct, frozen=True):
-    """A header and its body."""
+    """The header and the body of a payload or result that is not plain."""
 
     header: EnvelopeHeader
     body: bytes = b""

@@ -51,7 +51,7 @@ class InterruptedAttempts:
         return len(kept)
 
     def of(self, connection: WorkerConnection[Attempt]) -> list[InterruptedAttempt]:
-        """Those that came over this connection."""
+        """The interrupted attempts of jobs that came over this connection."""
         return list(self._kept.get(connection, {}).values())
 
     def has_any_of(self, server_name: str) -> bool:

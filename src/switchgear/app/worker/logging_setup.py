@@ -1,4 +1,4 @@
-"""Set up logging in the process of a worker and in its child processes."""
+"""Sets up logging in the process of a worker and in its child processes."""
 
 from __future__ import annotations
 

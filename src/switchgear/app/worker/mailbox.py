@@ -44,7 +44,7 @@ class Mailbox(Generic[T]):
             self._loop.call_soon_threadsafe(self.look)
 
     def look(self) -> None:
-        """Receive the items that have come; called in the loop."""
+        """Receive the items that are there; called in the loop."""
         self._is_called = False  # first, so that nothing is left behind unseen
         items: list[T] = []
         while self._items:

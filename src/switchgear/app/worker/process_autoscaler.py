@@ -57,7 +57,7 @@ class AutoscalePolicy:
         self._peak = 0  # of busy processes since then
 
     def saw_busy(self, busy: int) -> None:
-        """So many processes were busy at the same time."""
+        """Note that this many processes were busy at the same time."""
         self._peak = max(self._peak, busy)
 
     def may_grow(self, active: int, busy: int) -> bool:

@@ -105,7 +105,7 @@ class ProcessExecutor(Executor):
             self.owner.readiness_changed()
 
     def wake(self) -> None:
-        """Have a child process again."""
+        """End the pause that `rest` began: start a child process again."""
         self._resting = False
         self._spawn()
 

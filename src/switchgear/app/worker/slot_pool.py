@@ -244,7 +244,7 @@ class SlotPool(ExecutorOwner):
             self.executor.cancel(attempt, hard=False)
 
     def _drop_interrupted(self) -> None:
-        """Without a connection there is nobody to report to, and none is made when the worker stops."""
+        """Drop interrupted attempts: the worker stops, and makes no new connection on which to report them."""
         for connection in self.connections:
             for each in self._without_connection.of(connection):
                 self._without_connection.take(connection, each.attempt.handle)

@@ -182,7 +182,7 @@ class DraftWorkerConnection(DraftConnection):
         return not self._asked
 
     def is_settled(self) -> bool:
-        """Whether the question is answered, or a noop has come that may be the answer."""
+        """Whether the question is answered, or a noop arrived that may be the answer."""
         return not self._asked or self._noop_may_be_call
 
     @property

@@ -1,4 +1,4 @@
-"""Clients and workers for dwork servers, blocking or with asyncio: ours, and the original with fewer features."""
+"""Clients and workers for dwork servers, blocking or with asyncio; the original server has fewer features."""
 
 from typing import TYPE_CHECKING
 

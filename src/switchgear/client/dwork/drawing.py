@@ -61,7 +61,7 @@ def short(name: str) -> str:
 
 
 def dot_of(graph: TaskGraph) -> str:
-    """The graph as DOT."""
+    """The graph in DOT, the language of Graphviz."""
     critical = _critical_edges(graph)
     lines = [
         "digraph tasks {",
@@ -84,13 +84,13 @@ def dot_of(graph: TaskGraph) -> str:
 
 
 def _dot_string(text: str) -> str:
-    """A quoted DOT string."""
+    """Quote a text as a string of DOT."""
     lines = [printable(line).replace("\\", "\\\\").replace('"', '\\"') for line in text.split("\n")]
     return '"' + "\\n".join(lines) + '"'
 
 
 def _about(task: GraphTask, state: str) -> str:
-    """The tooltip of a task."""
+    """The text of a task's tooltip: its name, state and duration."""
     lines = [printable(task.name), f"{state}, {task.seconds:.3g} s" if task.seconds else state]
     if task.error:
         lines.append(task.error)

@@ -57,7 +57,7 @@ class DworkRequest:
         return encode(replace(self.query, retry_us=int((now - self.first_sent) * 1e6) + 1))
 
     def sent(self, now: float) -> None:
-        """The message was sent."""
+        """Note that the message of this request was sent, for the first time or again."""
         if self.first_sent is None:
             self.first_sent = now
         else:
@@ -74,7 +74,7 @@ class DworkRequest:
 
 
 class PendingRequests:
-    """All requests of one client."""
+    """The requests of one client that are queued or not answered yet."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.outbox: deque[DworkRequest] = deque()  # to be sent as soon as there is a connection
@@ -108,7 +108,7 @@ class PendingRequests:
         return request.tag, b"", request.payload(self._clock())
 
     def sent(self) -> None:
-        """The message was sent."""
+        """Note that the first message of the outbox was sent; its request is in flight from now on."""
         request = self.outbox.popleft()
         request.sent(self._clock())
         self.in_flight[request.tag] = request

@@ -1,4 +1,4 @@
-"""Clients and workers for Gearman servers: ours with all it can do, and any other with what it can.
+"""Clients and workers for Gearman servers: this package's servers with all extensions, and others without.
 
 `client_protocol.py` and `worker_protocol.py` are the two cores without I/O: they read and write every packet.  Blocking
 and asyncio clients, the asyncio worker, and the app and its workers (`switchgear.app`) are built on them.

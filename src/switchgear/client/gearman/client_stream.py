@@ -111,7 +111,7 @@ class ClientStream(asyncio.Protocol):
         self._silence_timer = asyncio.get_running_loop().call_later(self._silence_seconds, self._check_silence)
 
     def _check_silence(self) -> None:
-        """Give up the connection if nothing has come and nothing was taken; TCP alone may take 15 minutes to do so."""
+        """Close the connection if nothing was received or accepted for too long; TCP alone may take 15 minutes."""
         self._silence_timer = None
         if self._transport is None or not self.protocol.unanswered:
             return

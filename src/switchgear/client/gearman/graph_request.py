@@ -72,7 +72,7 @@ class GraphIds:
 
 
 class BeginGraphRequest(RoutedSingleRequest):
-    """Reserves handles for a graph of so many jobs.  The answer is a `GraphIds`."""
+    """Reserves handles for the jobs of a graph.  The answer is a `GraphIds`."""
 
     may_repeat = True
 

@@ -65,7 +65,7 @@ def progress_number(text: bytes) -> int:
 
 
 class SubmissionState(Subscriber):
-    """The updates of a submitted job that have come and were not taken yet."""
+    """The updates of a submitted job that were received and not taken yet."""
 
     def __init__(self, handle: str = "", *, background: bool) -> None:
         self.handle = handle

@@ -161,7 +161,7 @@ class JobSubscribers:
         self._progress: tuple[int, bytes] | None = None  # the latest
 
     def add(self, subscriber: Subscriber, *, adds_copy: bool) -> None:
-        """Subscribe."""
+        """Add a subscriber, and pass on the latest progress to it."""
         if len(self._members) >= self._sweep_at:
             self._members = [reference for reference in self._members if reference() is not None]
             self._sweep_at = 2 * len(self._members) + 8

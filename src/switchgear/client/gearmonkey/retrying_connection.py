@@ -35,13 +35,13 @@ log = logging.getLogger("switchgear")
 
 
 class CommandStep(NamedTuple):
-    """Run a command once."""
+    """A step of a flow: send one Redis command, without a retry."""
 
     command: Command
 
 
 class PauseStep(NamedTuple):
-    """Wait for so long, or until the worker is stopped."""
+    """Wait for a time, or until the worker is stopped."""
 
     seconds: float
 

@@ -31,7 +31,7 @@ class AnswerQueue:
         self._slots: deque[AnswerSlot] = deque()
 
     def add(self, on_sent: Callable[[], None] | None = None) -> AnswerSlot:
-        """A place behind all others."""
+        """Reserve a slot for the answer of a request, behind all other slots."""
         slot = AnswerSlot(on_sent)
         self._slots.append(slot)
         return slot
@@ -47,7 +47,7 @@ class AnswerQueue:
                 first.on_sent()
 
     def send(self, packet: bytes) -> None:
-        """Send what answers no request."""
+        """Send a packet that is not an answer, ahead of all answers that are not known yet."""
         self.packets.append(packet)
 
 
@@ -55,7 +55,7 @@ _ERROR_START = response(Packet.ERROR)[:8]
 
 
 def error_packet(code: str, text: str) -> bytes:
-    """An ERROR packet."""
+    """Encode an ERROR packet."""
     return response(Packet.ERROR, code.encode(), text.encode())
 
 

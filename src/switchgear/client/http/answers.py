@@ -57,7 +57,7 @@ class HttpAnswer:
 
     @property
     def words(self) -> str:
-        """The status for messages."""
+        """The status and its text, for error messages."""
         return f"{self.status} {harmless(self.reason)}".strip()
 
     def json(self) -> Any:
@@ -68,7 +68,7 @@ class HttpAnswer:
             raise PeerError(f"an answer that is not JSON: {error}") from None
 
     def problem(self) -> tuple[str, str] | None:
-        """Code and text of the problem that a server of ours tells; `None` if somebody else has answered."""
+        """Code and text of the problem in an answer of this package's server; `None` if another program answered."""
         if not self.headers.get("content-type", "").startswith(PROBLEM):
             return None
         try:

@@ -39,7 +39,7 @@ NEEDS_GEARMAN: Final = "this needs a gearman:// address: the HTTP interface has 
 
 
 class HttpConversation:
-    """What one core says to its server, and what it is told."""
+    """The packets of one Gearman core as HTTP requests, and the answers as packets."""
 
     def __init__(self, server: str) -> None:
         """`server` is its name in messages."""

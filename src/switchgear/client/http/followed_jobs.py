@@ -35,7 +35,7 @@ NOTHING_SEEN: Final = (0, 0, "")
 
 
 class FollowedHandle:
-    """A job, and what was told of it."""
+    """The state of one followed job: how often each event is sent, and the latest progress that was sent."""
 
     __slots__ = ("copies", "seen")
 

@@ -53,7 +53,7 @@ class HeldJob:
 
 
 class PolledWorker:
-    """The worker of one conversation."""
+    """The Gearman worker of one conversation, as a registered HTTP worker that polls for jobs."""
 
     def __init__(self, server: str, answers: AnswerQueue, exchanges: list[HttpExchange]) -> None:
         self.wants_traces = False

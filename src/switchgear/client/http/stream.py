@@ -232,7 +232,7 @@ class HttpStream(asyncio.Transport):
 
 
 class ServerLost(OSError):
-    """Why a stream has ended."""
+    """The connection of an event stream has ended; the text says why."""
 
 
 def _ignore(answer: HttpAnswer) -> None:

@@ -42,7 +42,7 @@ class PingPongClient:
         self.close()
 
     def close(self) -> None:
-        """Disconnect.  A job without an answer is run all the same."""
+        """Disconnect.  A job that is not answered yet still runs."""
         self._socket.close()
         self._context.term()
 

@@ -1,5 +1,4 @@
-"""`PingPongWorkerBase`: what the blocking and the asyncio worker of PING/PONG share: settings, the socket, and the
-protocol's actions.
+"""`PingPongWorkerBase`: what the blocking and the asyncio worker of PING/PONG share: settings and the socket.
 
 The protocol itself is in `worker_protocol`, without I/O.  What it wants done is a flow (`client.flow_runner`) whose
 steps are the jobs to run; so the workers differ in how they wait and how they call the function.
@@ -143,7 +142,7 @@ class PingPongWorkerBase(Generic[W]):
                         todo.extend(self._ended(job, result))
 
     def _ended(self, job: bytes, result: object) -> list[Action]:
-        """What is to be done after the function has returned this."""
+        """The actions that report this return value of the function to the broker."""
         if not isinstance(result, bytes) or result in (READY, PING):
             what = "the word " + result.decode() if isinstance(result, bytes) else f"a {type(result).__name__}"
             log.error("a job of %d bytes failed: %s cannot be a result", len(job), what)

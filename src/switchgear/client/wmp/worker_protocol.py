@@ -283,7 +283,7 @@ class WmpWorkerProtocol:
         self._offer(now)
 
     def stop(self) -> None:
-        """Ask for no more jobs, and give back those that come all the same."""
+        """Request no more jobs, and return those that still arrive."""
         self.stopping = True
 
     @property

@@ -1,5 +1,4 @@
-"""Signatures, chains, groups and chords: tasks with arguments, put together, and submitted as jobs that wait for each
-other."""
+"""Signatures, chains, groups and chords: composed tasks with arguments, submitted as jobs that wait for each other."""
 
 from __future__ import annotations
 
@@ -80,7 +79,7 @@ class CanvasNode(ABC):
 
     @abstractmethod
     def set(self, **options: Any) -> CanvasNode:
-        """Change its options."""
+        """Change the options with which the node is submitted."""
 
     @abstractmethod
     def link(self, callback: CanvasNode) -> CanvasNode:

@@ -25,7 +25,7 @@ __all__ = [
 
 
 class CeleryError(Exception):
-    """The base of the others."""
+    """The base class of the exceptions of this module."""
 
 
 class ImproperlyConfigured(CeleryError):

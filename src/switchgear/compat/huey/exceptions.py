@@ -9,7 +9,7 @@ __all__ = ["CancelExecution", "HueyException", "ResultTimeout", "RetryTask", "Ta
 
 
 class HueyException(Exception):
-    """The base of the others."""
+    """The base class of the exceptions of this module."""
 
 
 class CancelExecution(HueyException):

@@ -94,7 +94,7 @@ class HueyResultGroup:
         self._results = list(results)
 
     def get(self, *args: Any, **kwargs: Any) -> list[Any]:
-        """What each of them returned."""
+        """The return values of the jobs, in order."""
         return [result.get(*args, **kwargs) for result in self._results]
 
     __call__ = get

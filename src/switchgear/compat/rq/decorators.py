@@ -1,4 +1,4 @@
-"""`rq.decorators`: where RQ has `job`."""
+"""The same names as the module `rq.decorators`: `job`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`rq.exceptions`: where RQ has `NoSuchJobError`."""
+"""The same names as the module `rq.exceptions`: `NoSuchJobError`."""
 
 from __future__ import annotations
 

@@ -181,7 +181,7 @@ class RqQueue:
         return [info.handle for info in found][::-1]
 
     def get_job_ids(self, offset: int = 0, length: int = -1) -> list[str]:
-        """Some of `job_ids`."""
+        """Up to `length` of `job_ids`, from the one at `offset`; all if `length` is negative."""
         ids = self.job_ids[offset:]
         return ids if length < 0 else ids[:length]
 
@@ -191,7 +191,7 @@ class RqQueue:
         return [RqJob(self.connection, handle) for handle in self.job_ids]
 
     def get_jobs(self, offset: int = 0, length: int = -1) -> list[RqJob]:
-        """Some of `jobs`."""
+        """Up to `length` of `jobs`, from the one at `offset`; all if `length` is negative."""
         return [RqJob(self.connection, handle) for handle in self.get_job_ids(offset, length)]
 
     @property

@@ -25,7 +25,7 @@ COUNTERS: Final = ("submitted", "done", "failed", "cancelled", "expired", "reque
 
 
 class FunctionSums:
-    """What several functions have counted together, and hold now."""
+    """The sums of counters and present values of several functions."""
 
     def __init__(self) -> None:
         self.counters = dict.fromkeys(COUNTERS, 0)

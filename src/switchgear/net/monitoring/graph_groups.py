@@ -28,7 +28,7 @@ GroupKey: TypeAlias = tuple[bytes, bytes, int]
 
 
 class GraphJob(NamedTuple):
-    """What a group needs to know of a job."""
+    """The fields of a job that the grouping uses."""
 
     id: int
     function: bytes

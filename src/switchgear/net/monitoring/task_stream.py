@@ -84,7 +84,7 @@ class TaskStream(Peer):
     # --- watching ---
 
     def watch(self, seconds: float) -> None:
-        """Record for so long from now on; raises Refused if there is no memory for it."""
+        """Record for `seconds` from now on; raises Refused if there is no memory for it."""
         now_us = self.engine.now_us
         self._watched_until_us = max(self._watched_until_us, now_us + round(seconds * SECOND_US))
         if not self.recording_since_us:
@@ -273,7 +273,7 @@ class TaskStream(Peer):
         return len(self._running)
 
     def running(self, most: int) -> list[RunRecord]:
-        """What runs now; of more than so many, every so manieth by the numbers of the jobs, so that it stays chosen."""
+        """The running attempts; if there are too many, a sample by job number, so that a chosen job stays chosen."""
         every = -(-len(self._running) // most)
         return [
             RunRecord(worker_id, self._functions[function], job_id, start_us, 0, "running")

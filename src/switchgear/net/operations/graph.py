@@ -155,6 +155,6 @@ class GraphOperations:
 
 
 def described(job: Job) -> GraphJob:
-    """What the groups need to know of a job."""
+    """The fields of a job that the grouping uses."""
     predecessors = job.predecessors[:MOST_PREDECESSORS]
     return GraphJob(job.id, job.function.name, job.name, job.state.name.lower(), predecessors)

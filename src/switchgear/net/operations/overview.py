@@ -187,7 +187,7 @@ class OverviewOperations:
     # --- alarms ---
 
     def _alarms(self, totals: FunctionTotals, unread: int, news: Sequence[int]) -> list[AlarmAnswer]:
-        """What needs a person, the most urgent first."""
+        """The alarms that need the attention of an operator, the most urgent first."""
         died, closed, missed, overrun = news
         alarms = self._server_alarms()
         if totals.oldest_us is not None and totals.oldest is not None:

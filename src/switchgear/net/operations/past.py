@@ -83,7 +83,7 @@ class PastOperations:
         return answer
 
     def _running(self, t: float) -> Steps:
-        """What ran at that time, whether that is all, and where it is known from."""
+        """The jobs that ran at that time, whether the list is complete, and its source."""
         recorder = self._context.recorder
         if recorder is None:
             return [], False, "none"

@@ -1,4 +1,4 @@
-"""Converts optional text in operators' JSON to bytes, and re-exports `plain` and `told` for the other direction."""
+"""Converts text in the JSON of operator verbs to bytes, and bytes in answers to text (`plain`, `told`)."""
 
 from __future__ import annotations
 

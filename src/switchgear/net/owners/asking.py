@@ -142,13 +142,13 @@ class Asking:
         return parts
 
     def note(self, covered: int, unreachable: list[str], missing: list[Incomplete]) -> None:
-        """Say what the answer lacks."""
+        """Note in `missing` which nodes did not answer, and how many partitions have no owner."""
         lost = ALL_PARTITIONS & ~covered & ~self._member.partitions_of(unreachable)
         if unreachable or lost:
             missing.append({"unreachable": unreachable, "partitions_without_owner": lost.bit_count()})
 
     def _nothing(self, unknown: LookupError | None, unreachable: list[str]) -> Exception:
-        """What is raised if no node has what was asked for."""
+        """The exception for a request to which no node had an answer."""
         text = str(unknown.args[0]) if unknown is not None and unknown.args else "no node has it"
         if unreachable:
             return Refused(REFUSED_STORAGE, f"{text}; {no_answer_from(unreachable)}")

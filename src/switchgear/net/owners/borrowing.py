@@ -1,4 +1,4 @@
-"""`Borrowing`: jobs of other nodes for the workers of this one.
+"""`Borrowing`: gets jobs from the nodes that own them for idle workers of this node, and passes the reports back.
 
 The node tells each owner how many more jobs of a function it has idle workers for. A job that comes is entered into
 the engine as a copy under the same id, with one attempt, which is never stored; what the worker reports about the copy
@@ -77,11 +77,11 @@ class Borrowing(Peer):
         self.count = 0  # jobs that were borrowed
 
     def start(self) -> None:
-        """Begin to borrow."""
+        """Begin to request jobs from other nodes, and repeat that at intervals."""
         self._tick()
 
     def close(self) -> None:
-        """Borrow nothing more."""
+        """Request no more jobs from other nodes."""
         if self._ticks is not None:
             self._ticks.cancel()
 

@@ -1,4 +1,4 @@
-"""`ClusterContext`: what the verbs of a node find: its own functions and workers, and not what it has for other nodes.
+"""`ClusterContext`: the functions, jobs and workers that belong to this node itself, for its part of a verb.
 
 The engine of a node also has functions of other nodes, of which it runs jobs (copies), and the other nodes as workers.
 If those counted here too, the sums of all nodes would have them twice.

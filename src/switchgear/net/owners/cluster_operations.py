@@ -1,4 +1,4 @@
-"""`ClusterOperations`: the verbs of a node, which concern the functions and jobs of all nodes.
+"""`ClusterOperations`: passes each operator verb on to the nodes that it concerns, and merges their answers.
 
 Each row of the table of verbs says where its verb is carried out (`Reach`). The node that is asked checks arguments and
 permissions, and writes the audit log; other nodes trust it. It passes the verb on over its links (`Ask`), and each node

@@ -45,7 +45,7 @@ MOST_UNPROVEN: Final = 64
 
 
 def proof_of(secret: bytes, nonce: bytes, owner_id: int, node_id: int) -> bytes:
-    """What a node that knows the secret answers to a challenge."""
+    """The answer to a challenge, which proves that a node knows the secret."""
     return hmac.digest(secret, b"%b %d %d" % (nonce, owner_id, node_id), "sha256")
 
 
@@ -159,7 +159,7 @@ class LinkListener:
             link.close()
 
     def sessions(self) -> list[LinkSession]:
-        """The other nodes."""
+        """The sessions of the other nodes that are connected."""
         return [link.session for link in self.links if link.session is not None]
 
     def close(self) -> None:

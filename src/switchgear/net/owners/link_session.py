@@ -1,7 +1,7 @@
-"""`LinkSession`: another node at the owner of functions: its submissions, and its workers as one worker with credit.
+"""`LinkSession`: the session of another node at an owner; it submits jobs, and gets jobs for its workers.
 
-To the hub it is a session whose output are messages, so that everything it is told waits for the commit that it depends
-on, as with any other peer.
+To this node, the workers of the other node are one worker with credit. To the hub, the other node is a session whose
+output consists of messages, so everything that it is sent waits for the commit that it depends on, as with any peer.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class LinkTransport(PeerTransport):
 
 
 class LinkSession(Output):
-    """What another node has to do with the functions of this one."""
+    """The submissions of another node to functions of this one, and the jobs that its workers run."""
 
     def __init__(self, hub: Hub, relay: Relay, run_verb: RunVerb, transport: LinkTransport, node_name: str) -> None:
         """`run_verb` runs a verb for another node, and adds the answer to the list."""
@@ -265,7 +265,7 @@ class LinkSession(Output):
             self.engine.unsubscribe_from(self, [job_id])
 
     def moved(self, job: Job) -> None:
-        """This node has let go of a job that the other one watches."""
+        """Tell the other node that a job to which it is subscribed has another owner now."""
         for known_as in self._known(job.id):
             self.send(Moved(known_as))
 
@@ -467,10 +467,10 @@ class FunctionMoved(Exception):
 
 
 def progress_of(job: Job, known_as: int) -> Progress:
-    """The progress of a job."""
+    """The message with the progress of a job, for the node that knows the job as `known_as`."""
     return Progress(known_as, job.numerator, job.denominator, job.time_left_s, job.progress_text, job.message)
 
 
 def end_of(job: Job, known_as: int) -> End:
-    """How a job has ended."""
+    """The message with the end of a job, for the node that knows the job as `known_as`."""
     return End(known_as, int(job.state), job.result_code, job.error, job.result, job.warnings)

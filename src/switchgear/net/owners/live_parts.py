@@ -1,4 +1,4 @@
-"""The live tables of the dashboard at several nodes: what each node adds to them, and how that becomes one table."""
+"""Merges the rows that each node contributes to the live tables of the dashboard into one table."""
 
 from __future__ import annotations
 

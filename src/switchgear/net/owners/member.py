@@ -71,7 +71,7 @@ class OtherNode(NamedTuple):
 
 
 class OwnersMember:
-    """This node: what it owns, and its links to the others."""
+    """The partitions that this node owns, and its links to the other nodes."""
 
     def __init__(self, config: Config, store: PartitionStore) -> None:
         self._config = config
@@ -359,7 +359,7 @@ class OwnersMember:
         return sorted(nodes, key=lambda node: node.name)
 
     def owner_of(self, function: bytes) -> OtherNode | None:
-        """The other node that owns a function; `None` if this one does, or nobody."""
+        """The other node that owns a function; `None` if this node or no node owns it."""
         view = self._view
         if view is None:
             return None
@@ -397,11 +397,11 @@ class OwnersMember:
             await commits.wait()
 
     async def find_schedule_function(self, name: bytes) -> bytes | None:
-        """The function of a schedule that the store has, whoever owns it."""
+        """The function of a stored schedule, whichever node owns it."""
         return await self._store.find_schedule_function(name)
 
     def describe(self) -> list[NodeAnswer]:
-        """All nodes."""
+        """All nodes of the cluster, as the verb `nodes` lists them."""
         view = self._view
         if view is None:
             return []

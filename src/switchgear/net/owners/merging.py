@@ -16,7 +16,7 @@ __all__ = ["MERGES", "NodePart"]
 
 
 class NodePart(NamedTuple):
-    """The answer of one node."""
+    """The name of a node, and its answer to a verb."""
 
     node: str
     value: Any
@@ -47,7 +47,7 @@ def added(figures: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def name_key(name: Any) -> str:
-    """What a name is sorted and found by, be it a text or bytes in base64."""
+    """The key by which a name is sorted and found, whether it is a text or bytes in base64."""
     return name if isinstance(name, str) else str(name)
 
 
@@ -238,7 +238,7 @@ HIGHEST: Final = frozenset({"oldest"})
 
 
 def together(name: str, values: Sequence[float | None]) -> float | None:
-    """One figure of all nodes."""
+    """Merge the values that the nodes have for one figure; `None` if no node has a value."""
     known = [value for value in values if value is not None]
     if not known:
         return None

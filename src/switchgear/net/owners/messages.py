@@ -92,7 +92,7 @@ class Unwatch(Message, tag=4):
 
 
 class Room(Message, tag=5):
-    """So many more jobs of the function can be run here; `seen` have been received before this was sent."""
+    """How many further jobs of the function this node can run; it had received `seen` jobs when it sent this."""
 
     function: bytes
     room: int

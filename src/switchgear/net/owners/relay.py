@@ -57,7 +57,7 @@ class RelayLink(Protocol):
 
 
 class WantedRetry:
-    """What a worker of a borrowed job has asked for."""
+    """The retry that the worker of a borrowed job has requested."""
 
     def __init__(self, delay_us: int, error: bytes | None, attempts_limit: int) -> None:
         self.delay_us = delay_us
@@ -223,7 +223,7 @@ class Relay(Placement):
                 self._pass_on(shadow)
 
     def link_lost(self, link: RelayLink) -> None:
-        """What was sent over this link and not finished goes to the next owner."""
+        """Send everything that was sent over this link and is not finished to the next owner."""
         self.links = {partition: other for partition, other in self.links.items() if other is not link}
         for shadow in [shadow for shadow in self._shadows.values() if shadow.link is link]:
             self._wait_again(shadow)

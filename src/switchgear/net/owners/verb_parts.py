@@ -1,4 +1,4 @@
-"""`VerbParts`: what one node does of a verb, for itself or for a node that asks.
+"""`VerbParts`: carries out this node's part of a verb, requested by a peer of this node or by another node.
 
 It is what a single server does, except where that would concern functions of other nodes: then FunctionMoved is raised,
 or the part has only what this node owns.
@@ -31,7 +31,7 @@ TEXT_VERBS: Final = frozenset({"queue_limits", "create_function", "drop_function
 
 
 class VerbParts:
-    """The parts of one node."""
+    """Carries out the part that one node has in each verb."""
 
     def __init__(self, operations: Operations, context: ClusterContext, relay: Callable[[], Relay]) -> None:
         self._operations = operations

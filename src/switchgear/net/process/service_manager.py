@@ -25,7 +25,7 @@ BEATS_PER_INTERVAL: Final = 2
 
 
 class ServiceManager:
-    """The service manager that has started the server; one that does not exist is told nothing."""
+    """The service manager that started the server, if one did; otherwise the methods do nothing."""
 
     def __init__(self, address: str = "", watchdog_seconds: float = 0.0) -> None:
         self.watchdog_seconds = watchdog_seconds  # 0: there is no watchdog
@@ -49,7 +49,7 @@ class ServiceManager:
 
     @property
     def beat_seconds(self) -> float:
-        """How often the watchdog is to be told that the server is well; 0: never."""
+        """The interval of the signs of life for the watchdog; 0: none are sent."""
         return self.watchdog_seconds / BEATS_PER_INTERVAL if self._socket is not None else 0.0
 
     def ready(self, status: str) -> None:

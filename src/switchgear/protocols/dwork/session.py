@@ -193,7 +193,7 @@ class DworkSession(DworkSessionBase):
         pipelined.append((message, payload))
 
     def peer_gone(self, identity: bytes) -> None:
-        """What it has asked to be told need not be looked up; what it has asked to be done is done."""
+        """The peer has disconnected: drop its waiting queries, and carry out its waiting changes."""
         pipelined = self._pipelined.get(identity)
         if pipelined:
             for _ in range(len(pipelined)):

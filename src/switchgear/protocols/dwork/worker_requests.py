@@ -123,7 +123,7 @@ def take_some(session: DworkSessionBase, known: KnownWorker, wanted: int, taken:
 
 
 def hand_out(session: DworkSessionBase, envelope: Message, taken: Taken) -> None:
-    """Send a worker its tasks."""
+    """Answer a Steal with the tasks that the worker was assigned."""
     assert taken.worker is not None
     now_us = session.engine.now_us
     answer = Handout(envelope, taken.worker, taken.jobs, now_us)

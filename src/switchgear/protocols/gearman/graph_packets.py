@@ -200,7 +200,7 @@ class RecordReader:
             raise PeerError(text, code="INVALID_ARGUMENT")
 
     def wait_for_none(self) -> None:
-        """The client has left: nobody waits for the jobs that are still to be submitted."""
+        """The client has disconnected: the jobs that are still to be submitted have no subscriber."""
         for template in self._templates:
             template.subscriber = None
 

@@ -281,7 +281,7 @@ class GearmanSession(ByteSession):
             raise PeerError(refusal, code="NOT_ALLOWED")
 
     def may_see(self, function: bytes) -> bool:
-        """Whether the peer may be told of this function and its jobs."""
+        """Whether the peer may see this function and its jobs."""
         return not self.is_guarded or self.permissions.covers(function)
 
     # --- graphs ---

@@ -53,7 +53,7 @@ Sessions = dict["GearMonkeySession", None]
 
 
 class Subscribed:
-    """A pattern with subscribers."""
+    """A pattern to which connections are subscribed, and their sessions."""
 
     __slots__ = ("is_prefix", "number", "pattern", "sessions", "steps", "text", "told")
 

@@ -92,7 +92,7 @@ def end_of(session: HttpSession, job: Job) -> dict[str, Any]:
 
 
 class EventStream(HttpWait):
-    """A client that is told of a job until its end."""
+    """A client that receives the events of a job until its end."""
 
     def job_finished(self, session: HttpSession, job: Job) -> None:
         session.send_piece(event("end", end_of(session, job)))

@@ -86,7 +86,7 @@ class FeedViewer(HttpWait):
         return self.session.transport.unsent_bytes + self.session.unsent_bytes > BEHIND_BYTES
 
     def send(self, data: bytes, now_us: int) -> None:
-        """Send events, or a comment."""
+        """Send encoded events or a comment to the viewer, and note the time."""
         self.sent_us = now_us
         self.session.send_piece(data)
 

@@ -40,7 +40,7 @@ class FunctionRules:
 
 
 class Redaction:
-    """The rules of one server."""
+    """Which payloads and results a server hides, by the rules of `http.redact`."""
 
     def __init__(self, rules: Iterable[str]) -> None:
         self._rules: list[tuple[Pattern[str], str]] = []  # globs, and fields; an empty one stands for everything
@@ -128,7 +128,7 @@ class FieldHider:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
     def shown_object(self, members: list[tuple[str, Any]]) -> dict[str, Any]:
-        """The object with these members."""
+        """The object with these members, in which the values of hidden fields are replaced."""
         shown: dict[str, Any] = {}
         for name, value in members:
             is_hidden = name.casefold() in self.names

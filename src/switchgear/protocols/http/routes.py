@@ -64,7 +64,7 @@ NO_CONTENT: Final = RouteAnswer(204, "Done.")
 
 
 def verb_roles(name: str) -> frozenset[Role]:
-    """Who may use a verb may make the request that stands for it."""
+    """The roles of a request that stands for a verb: those of the verb."""
     return VERBS[name].roles
 
 

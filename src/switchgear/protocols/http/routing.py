@@ -163,7 +163,7 @@ class RouteCall:
         return self.request.body
 
     def argument(self, name: str) -> bytes:
-        """What the path has in the place of a name."""
+        """The value of a named segment of the path."""
         return self.plan.path[name]
 
     def text(self, name: str) -> str:

@@ -106,7 +106,7 @@ class HttpSetup:
         self.redaction = Redaction(rules) if rules else None
 
     def awaited_of(self, decoder: RequestDecoder) -> tuple[int, float]:
-        """What is awaited of a peer whose requests are all answered; see `ByteSession.awaited_input`."""
+        """The input that is awaited from a peer whose requests are all answered; see `ByteSession.awaited_input`."""
         if decoder.is_between_requests:
             return 2 * decoder.progress + 2, self.idle_seconds
         if decoder.is_in_head:
@@ -649,7 +649,7 @@ class HttpSession(ByteSession):
     # --- redaction ---
 
     def redaction(self, exempt: Role = Role.ADMIN) -> Redaction | None:
-        """What is hidden from whoever makes the present request; `None` if nothing is.
+        """What is hidden from the identity of the present request; `None` if nothing is.
 
         Nothing is hidden from identities with the role `exempt`.  Peers that have not identified themselves are no
         administrators, whatever they may do.

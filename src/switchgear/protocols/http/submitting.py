@@ -243,7 +243,7 @@ def idempotency_key(call: RouteCall) -> bytes:
 
 
 def fingerprint_of(call: RouteCall) -> str:
-    """What tells the requests apart that are made with the same key."""
+    """A digest of a request, by which different requests with the same Idempotency-Key are told apart."""
     head = call.request.head
     digest = blake2b(head.target.partition(b"?")[2], digest_size=16)
     digest.update(b"\0%b\0" % head.headers.get(b"content-type", b""))
@@ -344,7 +344,7 @@ def answer_submitted(session: HttpSession, job: Job, wait_seconds: int, *, is_jo
 
 
 def created_json(session: HttpSession, job_id: int, *, is_joined: bool) -> bytes:
-    """`schemas.JobCreated`, written at once."""
+    """The answer `schemas.JobCreated` as JSON, made without the general encoder."""
     return session.setup.created_json(str(job_id).encode(), is_joined=is_joined)
 
 
@@ -390,7 +390,7 @@ def told_end(session: HttpSession, held: Job, *, is_raw: bool) -> Iterator[Step]
 
 
 def tell_job(session: HttpSession, job_id: int) -> Iterator[Step]:
-    """Answer with all that is known of a job, to whoever has submitted it."""
+    """Answer the submitter with everything that is known of its job."""
     arguments = {"handle": session.handle_text(job_id)}
     answer = yield from session.verb_answer("job", arguments, keeps_result=True)
     yield from session.respond_json_in_steps(200, answer)

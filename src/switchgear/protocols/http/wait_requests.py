@@ -107,7 +107,7 @@ def tell_changed(session: HttpSession, awaited: list[SeenJob], wait_seconds: int
 
 
 def begin_to_wait(session: HttpSession, awaited: list[SeenJob], wait_seconds: int) -> Iterator[Step]:
-    """Subscribe to all jobs.  What happens to one of them meanwhile is told at the end."""
+    """Subscribe to all jobs.  If one of them changes meanwhile, answer after the loop."""
     engine = session.engine
     engine.refuse_subscription()
     if not engine.memory.has_room(len(awaited) * SEEN_BYTES):

@@ -1,5 +1,4 @@
-"""`OwnersDatabase`: a database that several simulated nodes share, with the fence of each node, and with messages that
-arrive late or never."""
+"""`OwnersDatabase`: the database of several simulated nodes, with their fences and late or lost messages."""
 
 from __future__ import annotations
 
@@ -49,7 +48,7 @@ class OwnersDatabase:
         return node_id
 
     def reserve_ids(self) -> int:
-        """The first of a block of job ids that nobody else uses; it is above all that were reserved before."""
+        """The first of a block of job ids that no other node uses; it is above all that were reserved before."""
         self._blocks += 1
         return self._blocks * IDS_PER_BLOCK
 
