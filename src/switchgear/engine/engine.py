@@ -40,7 +40,6 @@ from switchgear.engine.placement import Placement
 from switchgear.engine.ready_queues import ReadyQueues
 from switchgear.engine.requirements import Requirements
 from switchgear.engine.restore import Restore, Restoring
-from switchgear.engine.resumed_starts import ResumedStarts
 from switchgear.engine.schedules import ScheduleRunner
 from switchgear.engine.sliced_work import SlicedWork
 from switchgear.engine.state import ALL_IDS, EngineSettings, EngineState, Observer
@@ -119,7 +118,6 @@ class Engine:
             requirements,
         )
         self._reports = WorkerReports(state, limiters, queues, attempts, dispatcher, transitions, packed, lost_starts)
-        self._resumed_starts = ResumedStarts(state, limiters, queues, attempts, packed)
         self._commands = JobCommands(
             state,
             deadlines,
@@ -847,7 +845,7 @@ class Engine:
 
         Returns None if another attempt has begun, or the job may not run any more.
         """
-        return self._resumed_starts.resume(worker, job_id, attempt)
+        return self._reports.resumed_starts.resume(worker, job_id, attempt)
 
     def is_last_attempt(self, job: Job) -> bool:
         """Whether the job is dead if its worker is lost in this attempt."""

@@ -18,6 +18,7 @@ from switchgear.engine.lost_starts import LostStarts
 from switchgear.engine.packed_queues import PackedQueues
 from switchgear.engine.placement import is_foreign
 from switchgear.engine.ready_queues import ReadyQueues
+from switchgear.engine.resumed_starts import ResumedStarts
 from switchgear.engine.state import EngineState
 from switchgear.engine.transitions import Transitions
 from switchgear.model import READY, RUNNING, Cause, Delivery, Job, Worker
@@ -58,6 +59,7 @@ class WorkerReports:
         self._attempts = attempts
         self._dispatcher = dispatcher
         self._transitions = transitions
+        self.resumed_starts = ResumedStarts(state, limiters, queues, attempts, packed)
 
     def complete(self, worker: Worker, job_id: int, result: bytes, start_number: int = 0) -> Job | None:
         """End a job as done, or return `None` if the worker does not hold that start of it; see `Engine.complete`."""
