@@ -56,7 +56,7 @@ for (const [index, name] of NAMES.entries()) {
     await page.waitForSelector("main [role=alert]");
     continue;
   }
-  check((await page.$$(`main a[href='#/job/${encodeURIComponent(handles[index])}']`)).length > 0, `the page of ${JSON.stringify(name)} does not list its job`);
+  await page.waitForSelector(`main a[href='#/job/${encodeURIComponent(handles[index])}']`, { state: "attached" });
   await page.getByRole("link", { name: "All jobs" }).first().click();
   await page.waitForFunction(() => location.hash.startsWith("#/jobs"));
   await ready(page);

@@ -105,13 +105,13 @@ def test_keys_that_cannot_be_used_are_explained(tmp_path: Path) -> None:
 def test_every_kind_of_socket_and_message_is_encrypted(tmp_path: Path) -> None:
     async def test() -> None:
         server_key, _ = make_keys(tmp_path, "server")
-        config = ZeromqConfig(curve_key_file=str(tmp_path / "server.key_secret"), heartbeat_seconds=0.03)
+        config = ZeromqConfig(curve_key_file=str(tmp_path / "server.key_secret"), heartbeat_seconds=0.1)
         keys = curve(server_key, make_keys(tmp_path, "any"))
         async with echo_server(config) as server:
             asking = server.client(zmq.REQ, **keys)
             asking.send(b"request")
             assert await server.hears(asking) == [b"request"]
-            living = server.client(ROUTING_ID=b"c", HEARTBEAT_IVL=20, HEARTBEAT_TIMEOUT=200, **keys)
+            living = server.client(ROUTING_ID=b"c", HEARTBEAT_IVL=50, HEARTBEAT_TIMEOUT=2000, **keys)
             message = [b"", b"x" * 254, b"y" * 300, bytes(3_000_000)]
             for _ in range(3):
                 living.send_multipart(message)
