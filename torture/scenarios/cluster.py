@@ -126,7 +126,8 @@ class Nodes:
             if run.plan.is_over() or run.is_failed:
                 return
             await asyncio.sleep(0.5 * run.chance.random())
-            await run.chance.choice(faults)()
+            # The first fault of a run is the one that the fence is for.
+            await (run.chance.choice(faults) if run.tally.counts["pauses"] else self._freeze_owner)()
 
     # --- faults ---
 
