@@ -213,7 +213,7 @@ def main() -> None:
         return
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--queued", type=int, default=1_000_000)
-    parser.add_argument("--jobs", type=int, default=60_000, help="jobs in one round")
+    parser.add_argument("--jobs", type=int, default=900_000, help="jobs in one round, which takes several scrapes")
     parser.add_argument("--rounds", type=int, default=5, help="pairs of rounds")
     options = parser.parse_args()
     print(f"load of the machine: {os.getloadavg()[0]:.1f}")
