@@ -590,6 +590,19 @@ class TestMigrations:
             if outcome is None:
                 close(store)
 
+    def test_tables_of_others_are_not_locked_and_those_of_a_later_schema_are_found(self, url: str) -> None:
+        close(opened(url))
+        schema = url.rpartition("%3D")[2]
+        execute(url, f"CREATE SCHEMA before_{schema}")
+        both = url.replace(f"%3D{schema}", f"%3Dbefore_{schema}%2C{schema}")
+        with psycopg.connect(url) as other:
+            other.execute("CREATE TABLE sg_of_somebody_else (id integer)")
+            other.commit()
+            other.execute("SELECT count(*) FROM sg_of_somebody_else")
+            store = opened(both, migrations=self.LATER)
+            commit(store, [new_job(1)])
+            close(store)
+
     @pytest.mark.parametrize(
         ("first", "second"), [("sg_job", "sg_done"), ("sg_done", "sg_job"), ("sg_schedule", "sg_long")]
     )

@@ -38,14 +38,8 @@ TIMEOUTS_MS: Final = {"lock_timeout": 10_000, "statement_timeout": 600_000, "idl
 ONE_TRY_MS: Final = 300  # PostgreSQL looks for deadlocks after a second
 PAUSE_SECONDS: Final = 0.05  # between two tries, in which others go on
 TRIES: Final = 10_000 // ONE_TRY_MS
+LOCKED_FIRST: Final = ("sg_lease", "sg_node")  # by commits, too
 LOCK_NOT_AVAILABLE: Final = ("55P03", "40P01")  # SQLSTATEs: it took too long, or would have for ever
-
-# All tables, those that commits lock first before the others; but others that wait to migrate have read `sg_meta`.
-ALL_TABLES: Final = """
-    SELECT string_agg(quote_ident(c.relname), ', ' ORDER BY c.relname NOT IN ('sg_lease', 'sg_node'), c.relname)
-    FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
-    WHERE c.relkind = 'r' AND c.relname ~ '^sg_' AND c.relname <> 'sg_meta' AND n.nspname = current_schema()
-"""
 
 
 def _read_migrations() -> dict[int, str]:
@@ -141,7 +135,7 @@ def _migrate(pgconn: PGconn, url: str, migrations: Mapping[int, str], only_creat
     _run(pgconn, f"SELECT pg_advisory_xact_lock({MIGRATION_LOCK})")
     version = layout_version(pgconn)  # another process may have migrated meanwhile
     if version:
-        _lock_all_tables(pgconn)
+        _lock_tables(pgconn, _tables_of(migrations, version))
     for step in sorted(migrations):
         if step > version:
             _run(pgconn, migrations[step])
@@ -154,9 +148,19 @@ def _migrate(pgconn: PGconn, url: str, migrations: Mapping[int, str], only_creat
     _run(pgconn, "COMMIT")
 
 
-def _lock_all_tables(pgconn: PGconn) -> None:
+def _tables_of(migrations: Mapping[int, str], version: int) -> list[str]:
+    """The tables of this version, those that commits lock first before the others.
+
+    Without `sg_meta`, which others that wait to migrate have read.
+    """
+    scripts = "\n".join(migrations[step] for step in sorted(migrations) if step <= version)
+    others = set(re.findall(r"^CREATE TABLE (\w+)", scripts, re.MULTILINE)) - {"sg_meta", *LOCKED_FIRST}
+    return [*LOCKED_FIRST, *sorted(others)]
+
+
+def _lock_tables(pgconn: PGconn, tables: list[str]) -> None:
     """Lock the tables in this transaction, so that nobody reads or writes them until it ends."""
-    lock = f"LOCK TABLE {_run(pgconn, ALL_TABLES)} IN ACCESS EXCLUSIVE MODE"
+    lock = f"LOCK TABLE {', '.join(tables)} IN ACCESS EXCLUSIVE MODE"
     _run(pgconn, f"SET LOCAL lock_timeout = {ONE_TRY_MS}")
     for tries_left in reversed(range(TRIES)):
         _run(pgconn, "SAVEPOINT unlocked")
