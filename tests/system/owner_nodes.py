@@ -35,10 +35,11 @@ class OwnerNode:
         *settings: str,
         lease_seconds: float = LEASE_SECONDS,
         joblog: str = "off",
+        listen: tuple[str, ...] = (),
     ) -> None:
         self.name = name
-        self.port, self.http_port, self.pingpong_port, self.workers_port, self.wmp_port = (
-            port_of_our_own() for _ in range(5)
+        self.port, self.http_port, self.pingpong_port, self.workers_port, self.wmp_port, self.redis_port = (
+            port_of_our_own() for _ in range(6)
         )
         self._log = place / f"{name}.log"
         self._command = [sys.executable, "-m", "switchgear", "serve", "--store", store, "--joblog", joblog]
@@ -48,6 +49,9 @@ class OwnerNode:
             f"pingpong://{HOST}:{self.pingpong_port}?workers={self.workers_port}&function={PING_FUNCTION}",
         ]
         self._command += ["--listen", f"wmp://{HOST}:{self.wmp_port}"]
+        self._command += ["--listen", f"gearmonkey://{HOST}:{self.redis_port}"]
+        for url in listen:
+            self._command += ["--listen", url]
         usual = ("cluster.enabled=true", "cluster.mode=owners", "cluster.allow_async=true", f"cluster.name={name}")
         for setting in (*usual, f"cluster.lease_seconds={lease_seconds}", *settings):
             self._command += ["--set", setting]
@@ -90,7 +94,7 @@ class OwnerNode:
             function=function,
             gearman=f"gearman://{HOST}:{self.port}",
             wmp=f"wmp://{HOST}:{self.wmp_port}",
-            gearmonkey="",
+            gearmonkey=f"redis://{HOST}:{self.redis_port}",
             redis="",
             http=f"http://{HOST}:{self.http_port}",
             pingpong_clients=f"tcp://{HOST}:{self.pingpong_port}",

@@ -86,8 +86,12 @@ def nursery() -> Iterator[Nursery]:
 
 
 CELLS = [
-    *((submitter, "gearman") for submitter in ("gearman", "draft", "http", "python", "python_http", "pingpong")),
-    *(("gearman", worker) for worker in ("draft", "http", "wmp", "pingpong")),
+    *(
+        (submitter, "gearman")
+        for submitter in ("gearman", "draft", "http", "python", "python_http", "pingpong", "gearmonkey")
+    ),
+    *(("gearman", worker) for worker in ("draft", "http", "wmp", "pingpong", "gearmonkey")),
+    ("gearmonkey", "gearmonkey"),
 ]
 
 

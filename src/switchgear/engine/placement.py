@@ -52,6 +52,10 @@ class Placement:
     def watch(self, job: Job) -> None:
         """A peer has subscribed to a job that stands for one of another engine."""
 
+    def passed_on(self, job_id: int) -> Job | None:
+        """The job that stands for one of another engine, if this one has passed it on or watches it."""
+        raise NotImplementedError
+
     def stand_in(self, job: Job) -> Job | None:
         """A job that stands for this one of another engine, as the store has it, and can be subscribed to.
 

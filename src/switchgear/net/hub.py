@@ -27,6 +27,7 @@ from switchgear.net.long_operations import LongOperations
 from switchgear.net.payload_reads import Payloads
 from switchgear.net.process.gc_tuning import collector_off
 from switchgear.net.store_reads import StoreReads
+from switchgear.protocols.broadcast import Broadcast
 from switchgear.protocols.context import Context
 from switchgear.protocols.output import Output
 from switchgear.protocols.pending_read import PendingRead, Reading, Step
@@ -71,6 +72,8 @@ class Hub(Context):
         # Collects the rows of a live table, and adds them to the list.
         self.watcher: Callable[[str, list[Any]], Iterator[Step]] = _no_watcher
         self.own_name = ""  # among nodes that own functions together
+        self.broadcast: Broadcast | None = None  # to those nodes
+        self.live_job: Callable[[Job], Reading[Job]] = _as_stored  # the service sets it
         self.read_loop_lag: Callable[[], float] = float  # the service sets it, and the next one
         self.write_metrics: Callable[[bool, Mapping[str, Mapping[int, int]]], Iterator[bytes]] = _no_metrics
         engine.reports_changes = engine.is_durable = store.durable
@@ -257,6 +260,9 @@ class Hub(Context):
         """The states of the jobs that `find_jobs` would find."""
         return self.history.find_states(job_ids)
 
+    def find_live(self, job: Job) -> Reading[Job]:
+        return self.live_job(job)
+
     def find_unkept_end(self, job_id: int) -> Job | None:
         return self.history.find_unkept_end(job_id)
 
@@ -340,6 +346,11 @@ class Hub(Context):
 
     def request_stop(self, *, graceful: bool) -> None:
         self._loop.call_soon(self.on_stop_requested, graceful)
+
+
+def _as_stored(job: Job) -> Reading[Job]:
+    yield from ()
+    return job
 
 
 def _no_metrics(is_open: bool, http_requests: Mapping[str, Mapping[int, int]]) -> Iterator[bytes]:

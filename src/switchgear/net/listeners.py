@@ -68,7 +68,8 @@ class Listeners:
         if self.identities is not None:
             self.identities.load()
         self._curve_keys: CurveServerKeys | None = None
-        self._server = ServerEnvironment(config, hub.engine, f"{handle_prefix}:".encode(), socket.gethostname())
+        prefix = f"{handle_prefix}:".encode()
+        self._server = ServerEnvironment(config, hub.engine, prefix, socket.gethostname(), hub.broadcast)
         self.factories: dict[str, SessionFactory] = {}  # by scheme
         for url in config.listen:
             self.factory(url.scheme).prepare(url)

@@ -251,6 +251,8 @@ class Service:
         self.hub.operator = self.operations.in_steps
         self.hub.watcher = self.operations.watch_in_steps
         self.hub.on_stop_requested = self.request_stop
+        if self._owners is not None:
+            self.hub.broadcast = self._owners.channels
         self.listeners = Listeners(self.config, self.hub, prefix)
         self.listeners.is_guest = self._is_guest
         self.listeners.is_private = self._is_private and can_tell_users()
@@ -277,6 +279,7 @@ class Service:
 
         operations = ClusterOperations(self.hub, prefix, self._owners)
         self._owners.run_verb = operations.part_in_steps
+        self.hub.live_job = operations.live_job
         return operations
 
     def _on_late_loop(self, seconds: float) -> None:

@@ -61,6 +61,12 @@ class Context(ABC):
         found = yield from self.find_jobs((job_id,))
         return found.get(job_id)
 
+    def find_live(self, job: Job) -> Reading[Job]:
+        """A job that was read from the store, in its present state and with its progress: if it is unfinished, another
+        server may have it. Raises Refused if that one does not answer."""
+        yield from ()
+        return job
+
     def find_unkept_end(self, job_id: int) -> Job | None:
         """A job that has ended, but whose end is not stored yet; an answer with it has to `await_commit`. See
         `find_job`."""

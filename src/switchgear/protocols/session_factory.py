@@ -15,6 +15,7 @@ from mypy_extensions import mypyc_attr
 
 from switchgear.config import Config, ListenUrl
 from switchgear.engine.engine import Engine
+from switchgear.protocols.broadcast import Broadcast
 from switchgear.protocols.context import Context
 from switchgear.protocols.message_session import MessageSession
 from switchgear.protocols.session import ByteSession
@@ -45,6 +46,7 @@ class ServerEnvironment:
     engine: Engine
     handle_prefix: bytes  # of Gearman's job handles, up to and including the colon before the number
     host_name: str
+    broadcast: Broadcast | None = None  # of several servers that own functions together
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

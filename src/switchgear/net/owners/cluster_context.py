@@ -12,7 +12,7 @@ from switchgear.engine.placement import is_foreign
 from switchgear.model import Function, Job, Worker
 from switchgear.net.hub import Hub
 from switchgear.net.operations.context import OperationsContext
-from switchgear.net.owners.link_session import NODE_PROTOCOL
+from switchgear.net.owners.channels import NODE_PROTOCOL
 from switchgear.protocols.pending_read import Reading, awaited
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from switchgear.errors import Refused
 from switchgear.json_bytes import bytes_of
-from switchgear.model import FINAL_STATES
+from switchgear.model import FINAL_STATES, Job, JobState
 from switchgear.net.hub import Hub
 from switchgear.net.operations.bulk import MOST_BULK_JOBS
 from switchgear.net.operations.dispatcher import COLLECTING, Operations
@@ -26,7 +26,7 @@ from switchgear.net.owners.live_parts import LIVE_VERBS, MERGE_ROWS
 from switchgear.net.owners.merging import MERGES, NodePart
 from switchgear.net.owners.verb_parts import TEXT_VERBS, VerbParts
 from switchgear.protocols.handles import number_in_handle
-from switchgear.protocols.pending_read import Step, awaited
+from switchgear.protocols.pending_read import Reading, Step, awaited
 from switchgear.protocols.session import Session
 from switchgear.refusals import REFUSED_COUNT
 from switchgear.verbs.answers import Incomplete
@@ -99,6 +99,21 @@ class ClusterOperations(Operations):
     def watch_in_steps(self, topic: str, rows: list[Any]) -> Iterator[Step]:
         parts = yield from self._asking.everywhere(LIVE_VERBS[topic], {}, [])
         rows.append(MERGE_ROWS[topic](parts))
+
+    def live_job(self, job: Job) -> Reading[Job]:
+        """A job that was read from the store, in the state and with the progress that its owner says."""
+        if job.state in FINAL_STATES:
+            return job
+        asked = {"handle": self.context.handle(job.id), "contents": False}
+        try:
+            row = yield from self._asking.at_owner(VERBS["job"], asked, job.function.name)
+        except LookupError:
+            row = None
+        if row is None or row["finished_at"] is not None:
+            return (yield from self._hub.find_job(job.id)) or job
+        job.state = JobState[row["state"].upper()]
+        job.numerator, job.denominator = row["numerator"], row["denominator"]
+        return job
 
     # --- at the node that has what a verb concerns ---
 

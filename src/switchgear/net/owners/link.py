@@ -20,6 +20,7 @@ from switchgear.net.owners.messages import (
     Ask,
     Assign,
     Challenge,
+    ChannelMessage,
     Framing,
     FromOwner,
     Hello,
@@ -239,6 +240,8 @@ class NodeLink(asyncio.Protocol):
             self._borrowing.assigned(self, message)
         elif isinstance(message, Revoke):
             self._borrowing.revoked(message)
+        elif isinstance(message, ChannelMessage):
+            self._relay.channels.received(message)
         elif isinstance(message, VerbAnswer):
             read = self._asked.pop(message.number, None)
             if read is not None:

@@ -17,6 +17,7 @@ from switchgear.errors import Refused
 from switchgear.json_bytes import encoded_around, pieces_of
 from switchgear.model import FAILED, FINAL_STATES, Cause, Delivery, Job, Worker
 from switchgear.net.hub import Hub
+from switchgear.net.owners.channels import NODE_PROTOCOL
 from switchgear.net.owners.messages import (
     Accepted,
     Ask,
@@ -26,6 +27,7 @@ from switchgear.net.owners.messages import (
     End,
     Failed,
     Give,
+    Listen,
     Lost,
     Message,
     Moved,
@@ -51,13 +53,12 @@ from switchgear.refusals import REFUSED_CONFLICT
 if TYPE_CHECKING:
     from switchgear.net.owners.relay import Relay
 
-__all__ = ["MOVED", "NODE_PROTOCOL", "FunctionMoved", "LinkSession", "RunVerb"]
+__all__ = ["MOVED", "FunctionMoved", "LinkSession", "RunVerb"]
 
 RunVerb: TypeAlias = Callable[[str, dict[str, Any], list[Any]], Iterator[Step]]
 
 log = logging.getLogger("switchgear")
 
-NODE_PROTOCOL: Final = "node"
 MOVED: Final = "moved"  # the kind of an answer: another node has what the verb concerns
 # The ids of relayed jobs are not this node's, so its own do not grow with them. The place of a job in its queue does:
 # it follows from the id of the next job, between which and the one before this many jobs have room.
@@ -110,6 +111,7 @@ class LinkSession(Output):
             Data: self._on_data,
             Warn: self._on_warning,
             Ask: self._on_ask,
+            Listen: self._on_listen,
         }
 
     def receive(self, message: Message) -> None:
@@ -123,6 +125,7 @@ class LinkSession(Output):
     def closed(self) -> None:
         """The link is lost: the jobs that the node had borrowed go back to their queues."""
         self._is_closed = True
+        self._relay.channels.left(self)
         self.engine.unsubscribe(self)
         workers, self._workers = self._workers, {}
         for worker in {*workers.values(), *self._lent.values()}:
@@ -407,6 +410,9 @@ class LinkSession(Output):
         worker = self._lent.get(message.id)
         if worker is not None:
             self.engine.warning(worker, message.id, message.data)
+
+    def _on_listen(self, message: Listen) -> None:
+        self._relay.channels.heard(self, message)
 
     # --- verbs ---
 

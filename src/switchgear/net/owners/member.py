@@ -23,6 +23,7 @@ from switchgear.model import Cause, Function
 from switchgear.net.cluster import EVERY_HOST, GONE_LEASES
 from switchgear.net.hub import Hub
 from switchgear.net.owners.borrowing import Borrowing
+from switchgear.net.owners.channels import ClusterChannels
 from switchgear.net.owners.link import LinkListener, NodeLink
 from switchgear.net.owners.link_session import LinkSession, RunVerb
 from switchgear.net.owners.relay import Relay, RelayLink
@@ -39,7 +40,11 @@ __all__ = ["OtherNode", "OwnersMember", "owners_store"]
 log = logging.getLogger("switchgear")
 
 # The protocols of which every request was tried through other nodes.
-SCHEMES: Final = ("gearman", "http", "pingpong", "wmp")
+SCHEMES: Final = ("gearman", "gearmonkey", "http", "pingpong", "wmp")
+NO_BRIDGE: Final = (
+    "with cluster.mode = owners there is no bridge to a Redis, because one server has to know all jobs of a Redis; let"
+    " its clients and workers connect to a gearmonkey:// listener instead"
+)
 # Ids of jobs come in blocks. More are reserved when half of them are used, long before the others are.
 BLOCK_IDS: Final = 1 << 21
 NO_BOUND: Final = 1 << 62
@@ -52,6 +57,8 @@ def owners_store(config: Config) -> PartitionStore:
     if not is_postgresql(config.store_url):
         raise ConfigError("cluster.enabled: nodes share their jobs in PostgreSQL: set store to postgresql://…")
     for url in config.listen:
+        if url.scheme in ("redis", "rediss"):
+            raise ConfigError(f"listen: {url}: {NO_BRIDGE}")
         if url.scheme.removesuffix("s") not in SCHEMES and url.scheme not in SCHEMES:
             known = ", ".join(SCHEMES)
             raise ConfigError(f"listen: {url}: with cluster.mode = owners, the protocols are {known}")
@@ -86,6 +93,7 @@ class OwnersMember:
         self._ids_end = 0
         self._is_leaving = False
         self._secret = b""
+        self.channels = ClusterChannels()
         self.run_verb: RunVerb  # for another node; the service sets it
         self._hub: Hub
         self.relay: Relay
@@ -103,7 +111,8 @@ class OwnersMember:
         """Enter this node, and claim what is free."""
         self._hub = hub
         engine = hub.engine
-        self.relay = relay = Relay(engine)
+        self.relay = relay = Relay(engine, self.channels)
+        self.channels.is_ours = relay.is_ours
         engine.placement = relay
         hub.own_name = self.name
         hub.changes.reserved_ids = NO_BOUND  # ids come in blocks that are stored before they are used
@@ -228,6 +237,7 @@ class OwnersMember:
             ):
                 links[partition] = link
         self.relay.use_links(links)
+        self.channels.use_links(node.link for node in self.other_nodes() if node.link is not None)
         self._borrowing.offer_soon()
 
     # --- taking and giving partitions ---

@@ -21,6 +21,7 @@ __all__ = [
     "Ask",
     "Assign",
     "Challenge",
+    "ChannelMessage",
     "Data",
     "Done",
     "End",
@@ -29,6 +30,7 @@ __all__ = [
     "FromOwner",
     "Give",
     "Hello",
+    "Listen",
     "Lost",
     "Moved",
     "Progress",
@@ -174,6 +176,14 @@ class Ask(Message, tag=14):
     arguments: bytes  # JSON
 
 
+class Listen(Message, tag=15):
+    """Peers of this node are subscribed to these channels, and no longer to those; `all`: it needs every message."""
+
+    added: list[bytes]
+    removed: list[bytes]
+    all: bool
+
+
 # --- from the owner ---
 
 
@@ -246,10 +256,16 @@ class VerbAnswer(Message, tag=27):
     ready: int = 0  # a bit for each partition that the node had
 
 
-ToOwner = (
-    Hello | Submit | Watch | Unwatch | Room | Done | Failed | Lost | Give | RetryWanted | Progress | Data | Warn | Ask
-)
-OwnersAnswer = Challenge | Accepted | SubmissionRefused | Moved | VerbAnswer
+class ChannelMessage(Message, tag=28):
+    """A message of a channel to which the node listens."""
+
+    name: bytes
+    message: bytes
+
+
+Report = Done | Failed | Lost | Give | RetryWanted | Progress | Data | Warn
+ToOwner = Hello | Submit | Watch | Unwatch | Room | Report | Ask | Listen
+OwnersAnswer = Challenge | Accepted | SubmissionRefused | Moved | VerbAnswer | ChannelMessage
 FromOwner = OwnersAnswer | Progress | Data | Warn | End | Assign | Revoke
 
 LENGTH: Final = BinaryStruct(">I")

@@ -23,6 +23,7 @@ from switchgear.engine.placement import Placement
 from switchgear.engine.submit_options import SubmitOptions
 from switchgear.errors import Refused
 from switchgear.model import FINAL_STATES, Function, Job, JobState, Peer
+from switchgear.net.owners.channels import ClusterChannels
 from switchgear.net.owners.messages import (
     Accepted,
     Data,
@@ -84,8 +85,9 @@ class Shadow:
 class Relay(Placement):
     """The functions of other nodes, as this node sees them."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, channels: ClusterChannels) -> None:
         self.engine = engine
+        self.channels = channels
         self.ready: set[int] = set()  # partitions that this node has, with all their jobs
         self.overrides: dict[bytes, int] = {}
         self.links: dict[int, RelayLink] = {}  # by partition, the link to its owner
@@ -163,6 +165,10 @@ class Relay(Placement):
             self._pass_on(shadow)
         elif shadow.is_answered and shadow.link is not None:
             shadow.link.send(Watch(job.id, shadow.real_id))
+
+    def passed_on(self, job_id: int) -> Job | None:
+        shadow = self._shadows.get(job_id)
+        return None if shadow is None else shadow.job
 
     def stand_in(self, job: Job) -> Job | None:
         if job.state in FINAL_STATES or self.is_ours(job.function.name):
@@ -283,6 +289,8 @@ class Relay(Placement):
         job = shadow.job
         job.withdrawn = True
         if job.delivery:
+            if shadow.submit is not None:
+                job.payload = shadow.submit.payload  # the submitter may try again
             self.refused[job.id] = refused
             for subscriber in job.subscribers or ():
                 subscriber.drop_subscription(job.id)

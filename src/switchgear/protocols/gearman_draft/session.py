@@ -180,6 +180,11 @@ class DraftSession(ByteSession):
     def refusal(self, refused: Refused) -> bytes:
         return packet(Packet.ERROR, ErrorReport(ErrorCode.REFUSED, harmless(str(refused))).pack())
 
+    def answer_with_id(self, answer: bytes, job_id: int) -> bytes:
+        if answer == CREATED:  # without a handle
+            return answer
+        return packet(Packet.JOB_CREATE_RES, b"%b%d" % (self.setup.handle_prefix, job_id))
+
     # --- names, handles, workers ---
 
     def short(self, name: bytes, what: str) -> bytes:
@@ -284,6 +289,8 @@ class DraftSession(ByteSession):
             # The engine may have packed the job, and use another object.
             if job is None or job.state not in FINAL_STATES:
                 job = yield from self.context.find_job(request.job_id)
+                if job is not None:
+                    job = yield from self.context.find_live(job)
             elif not job.entry_bytes:  # its result is not in memory any more
                 job = yield from self.ended_job(request.job_id)
         except Refused as refused:

@@ -353,6 +353,8 @@ def write_ended(session: GearMonkeySession, key: Key, fields: Fields) -> None:
     if job is None:
         raise PeerError(f"there is no job {key.number}: an id comes from INCR uid:, and is written to soon", code="ERR")
     if job.state not in FINAL_STATES:
+        if session.is_elsewhere(job):
+            raise not_taken(job)
         session.await_commit()  # its end is being stored, so this report is a repetition
     elif any(value_of(session, job, name) != value for name, value in fields.items()):
         raise PeerError(f"job {job.id} has ended", code="ERR")

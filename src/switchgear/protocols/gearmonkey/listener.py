@@ -30,6 +30,7 @@ class GearMonkeySessionFactory(TcpSessionFactory):
             packet_bytes=limits.packet_bytes,
             name_bytes=limits.name_bytes,
             output_bytes=limits.slow_reader_bytes + 2 * limits.packet_bytes,
+            broadcast=server.broadcast,
         )
 
     def sessions_at(self, url: ListenUrl) -> ProtocolDetector:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from switchgear.engine.engine import Engine
 from switchgear.errors import PeerError
 from switchgear.model import Function
+from switchgear.protocols.broadcast import Broadcast
 from switchgear.protocols.gearmonkey.drafts import Drafts, ExtraFields
 from switchgear.protocols.gearmonkey.lock_lists import LockLists
 from switchgear.protocols.gearmonkey.resp import Command
@@ -51,6 +52,7 @@ class GearMonkeySetup:
         packet_bytes: int = 64 * 1024 * 1024,
         name_bytes: int = 512,
         output_bytes: int = 136 * 1024 * 1024,
+        broadcast: Broadcast | None = None,
     ) -> None:
         self.verbs = verbs
         self.check_command: Callable[[GearMonkeySession, Command], None] = check_command
@@ -60,7 +62,7 @@ class GearMonkeySetup:
         self.output_bytes = output_bytes  # limit of unread output of a subscribed peer
         self.drafts = Drafts(engine)
         self.extras = ExtraFields(engine)
-        self.channels = ChannelSubscriptions(engine, PROTOCOL)
+        self.channels = ChannelSubscriptions(engine, PROTOCOL, broadcast)
         self.locks = LockLists()
         self.counts = Counts(engine)
         self.hidden: OrderedDict[int, int] = OrderedDict()  # finished jobs that are hidden early, and when

@@ -25,7 +25,7 @@ def on_publish(session: GearMonkeySession, command: Command) -> None:
         raise PeerError("the transaction publishes too much, to too many", code="ERR")
     # A message that follows a worker's report must not be delivered before the report is stored.
     promised = session.awaits_commit
-    session.send(integer(session.setup.channels.publish(command[1], command[2], promised=promised)))
+    session.send(integer(session.setup.channels.publish_of_peer(command[1], command[2], promised=promised)))
 
 
 def on_subscribe(session: GearMonkeySession, command: Command) -> None:

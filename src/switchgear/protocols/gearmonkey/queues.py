@@ -274,6 +274,8 @@ def find_ended(session: GearMonkeySession, key: Key) -> Ended | None:
     job = session.found_job(key.number)
     if job is None or job.function.name != key.function:
         return None
+    if job.state not in FINAL_STATES and session.is_elsewhere(job):
+        return None
     # The engine no longer has it, so it has ended; if its state is not final, the end is being stored.
     ended_us = job.finished_us if job.state in FINAL_STATES else now_us
     return locks.job_ended(key.number, key.function, ended_us) if now_us < ended_us + LOCK_US else None

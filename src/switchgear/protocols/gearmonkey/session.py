@@ -234,22 +234,29 @@ class GearMonkeySession(ByteSession):
                 payloads.append(number)
         if self.executing or not (jobs or payloads):
             return False
-        self.work_off(self._read_first(command, jobs, payloads))
+        self.work_off(self._read_first(command, jobs, payloads, is_live=with_payloads))
         return True
 
     def _is_at_hand(self, key: Key) -> bool:
-        """Whether the object of a key is in memory: a draft, or a lock of a job that has just ended."""
+        """Whether the object of a key is in memory: a draft, or a lock of a job that has just ended, or that was passed
+        on to another server."""
         setup = self.setup
         if key.kind is KeyKind.LOCK:
+            placement = self.engine.placement
+            if placement is not None and placement.passed_on(key.number) is not None:
+                return True
             return setup.locks.find(key.number, key.function, self.engine.now_us) is not None
         return setup.drafts.get(key.number, key.function) is not None
 
-    def _read_first(self, command: Command, jobs: list[int], payloads: list[int]) -> Iterator[Step]:
+    def _read_first(self, command: Command, jobs: list[int], payloads: list[int], *, is_live: bool) -> Iterator[Step]:
         """Read the data that a command needs, and handle it afterwards."""
         if jobs:
             found = yield from self.context.find_jobs(jobs)
             for number in jobs:
-                self._found[number] = found.get(number)
+                job = found.get(number)
+                if is_live and job is not None:
+                    job = yield from self.context.find_live(job)
+                self._found[number] = job
         if payloads:
             read = yield from self.context.read_payloads(payloads)
             for number in payloads:
@@ -260,6 +267,15 @@ class GearMonkeySession(ByteSession):
     def found_job(self, number: int) -> Job | None:
         """A job, unfinished or not; `must_read` was called for it."""
         return self.engine.job(number) or self._found.get(number)
+
+    def job_to_await(self, number: int) -> Job | None:
+        """An unfinished job to whose end this connection can subscribe; `must_read` was called for it."""
+        job = self.engine.job(number)
+        placement = self.engine.placement
+        if job is None and placement is not None:
+            stored = self._found.get(number)
+            job = placement.passed_on(number) if stored is None else placement.stand_in(stored)
+        return job
 
     def payload_of(self, job: Job) -> bytes:
         """The payload of an unfinished job; `must_read` was called for it.  Raises PeerError."""
@@ -304,6 +320,12 @@ class GearMonkeySession(ByteSession):
             if job.withdrawn:
                 self.setup.drafts.put_back(job, self.setup.extras.forget(job.id))
         super().refuse_withdrawn(refused)
+
+    def correct_held(self, refused: dict[int, Refused], joined: dict[int, int]) -> None:
+        for _, job in self.held_jobs:
+            if job.id in refused:
+                self.setup.drafts.put_back(job, self.setup.extras.forget(job.id))
+        super().correct_held(refused, joined)
 
     def send_long(self, answer: bytes) -> None:
         """Send an answer that may be long."""
@@ -412,6 +434,11 @@ class GearMonkeySession(ByteSession):
             return False
         loser = self.engine.last_to_lose(job.id, PROTOCOL)
         return loser > 0 and any(worker.id == loser for worker in self.workers.values())
+
+    def is_elsewhere(self, job: Job) -> bool:
+        """Whether another server owns the job."""
+        placement = self.engine.placement
+        return placement is not None and not placement.is_ours(job.function.name)
 
     # --- waiting ---
 

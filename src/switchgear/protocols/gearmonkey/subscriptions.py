@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from switchgear.engine.engine import Engine
 from switchgear.errors import PeerError, Refused
 from switchgear.model import Job, Peer
+from switchgear.protocols.broadcast import Broadcast
 from switchgear.protocols.gearmonkey.keys import CHANNEL
 from switchgear.protocols.gearmonkey.messages import Published
 from switchgear.protocols.gearmonkey.patterns import Pattern, special_count
@@ -46,6 +47,8 @@ SUBSCRIPTION_BYTES: Final = 400
 # Special bytes in the patterns of one command, and the cost of parsing each. All is done in one turn.
 MOST_SPECIAL = 15_000
 SPECIAL_STEPS: Final = 30
+
+END: Final = b"finish:"
 
 TELLING_STEPS: Final = 40  # the cost of sending a message to one connection, in the same unit
 
@@ -88,8 +91,11 @@ class MessageReceivers:
 class ChannelSubscriptions(Peer):
     """All subscriptions of a listener, and its own messages to them."""
 
-    def __init__(self, engine: Engine, protocol: str) -> None:
+    def __init__(self, engine: Engine, protocol: str, broadcast: Broadcast | None = None) -> None:
         super().__init__()
+        self._broadcast = broadcast = broadcast or Broadcast()
+        broadcast.receiver = self._tell
+        broadcast.on_listeners = self._follow_engine
         self.spoken_for = 0  # the job that a GearMonkey worker reports on, or will: the worker publishes its end
         self.spent_steps = 0  # the cost of all publishing so far
         self.steps = 0  # the cost of a comparison with all patterns
@@ -115,6 +121,8 @@ class ChannelSubscriptions(Peer):
         self._hold(sum(map(len, new)) + len(new) * SUBSCRIPTION_BYTES)
         for name in new:
             session.channels[name] = None
+            if name not in self._by_name:
+                self._broadcast.listen(name, is_wanted=True)
             self._by_name.setdefault(name, {})[session] = None
         self._follow_engine()
 
@@ -126,6 +134,7 @@ class ChannelSubscriptions(Peer):
         del sessions[session]
         if not sessions:
             del self._by_name[name]
+            self._broadcast.listen(name, is_wanted=False)
         self._let_go(len(name) + SUBSCRIPTION_BYTES)
         self._follow_engine()
 
@@ -224,7 +233,8 @@ class ChannelSubscriptions(Peer):
     def _follow_engine(self) -> None:
         """Subscribe to the engine's events only while there are subscribers."""
         receivers = self._engine.global_subscribers
-        if self._by_name or self._by_pattern:
+        self._broadcast.listen_to_all(is_wanted=bool(self._by_pattern))
+        if self._by_name or self._by_pattern or self._broadcast.has_listeners:
             if self not in receivers:
                 receivers.append(self)
         elif self in receivers:
@@ -234,11 +244,21 @@ class ChannelSubscriptions(Peer):
 
     # --- publishing ---
 
+    def publish_of_peer(self, name: bytes, message: bytes, *, promised: bool) -> int:
+        """Publish a message of a peer. The end of a job of another server is told by that one, when it is stored."""
+        if message.startswith(END) and name.startswith(CHANNEL) and self._broadcast.is_elsewhere(name[len(CHANNEL) :]):
+            return 0
+        return self.publish(name, message, promised=promised)
+
     def publish(self, name: bytes, message: bytes, *, promised: bool = False) -> int:
-        """Send a message to all subscribers; returns their number.
+        """Send a message to all subscribers; returns the number of those at this server.
 
         With `promised`, the message follows from a change that may not be stored yet, and waits for that.
         """
+        self._broadcast.publish(name, message, promised=promised)
+        return self._tell(name, message, promised=promised)
+
+    def _tell(self, name: bytes, message: bytes, *, promised: bool = False) -> int:
         sessions = self._by_name.get(name)
         if sessions is None and not self._by_pattern:
             return 0
@@ -305,14 +325,14 @@ class ChannelSubscriptions(Peer):
 
     def job_started(self, job: Job) -> None:
         worker = job.worker
-        if worker is not None and worker.protocol != self._protocol:
+        if worker is not None and worker.protocol != self._protocol and self._broadcast.tells_start(job):
             self.publish(CHANNEL + job.function.name, b"start:%d" % job.id)
 
     def job_finished(self, job: Job) -> None:
         if job.id == self.spoken_for:
             self.spoken_for = 0
-        else:
-            self.publish(CHANNEL + job.function.name, b"finish:%d" % job.id, promised=bool(job.delivery))
+        elif self._broadcast.tells_end(job):
+            self.publish(CHANNEL + job.function.name, END + b"%d" % job.id, promised=bool(job.delivery))
 
 
 def check_number(session: GearMonkeySession, more: int) -> None:

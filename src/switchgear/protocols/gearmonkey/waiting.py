@@ -115,7 +115,7 @@ class LockWait:
             self.timer = session.engine.set_timer(session, self.until_us)
         for key in self.texts:
             session.setup.locks.wait(session, key.number)
-            job = session.engine.job(key.number)
+            job = session.job_to_await(key.number)
             if job is not None:
                 self.watch(session, job)
 
