@@ -16,8 +16,8 @@ import pytest
 
 from switchgear import App, ArgumentError, ServerRefused, ServerUnreachable, Task
 from switchgear.app import server_connection
+from switchgear.app.chosen_values import short_key
 from switchgear.app.server_locations import ServerLocation
-from switchgear.app.task import short_key
 from switchgear.client.address import ServerAddress
 from switchgear.client.gearman.job_subscriber import JobSubscriber
 from switchgear.client.gearman.subscriptions import JobSubscribers
