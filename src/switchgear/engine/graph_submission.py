@@ -203,7 +203,7 @@ class GraphSubmission:
 
     def _refuse_later(self, number: int, predecessors: Sequence[int]) -> None:
         """Raise Refused if a predecessor comes later in the graph, or was never a job."""
-        next_id = self._parts.state.next_job_id
+        next_id = self._parts.state.ids_end
         below_id = self._below_id
         for predecessor in predecessors:
             if number <= predecessor < below_id or not 0 < predecessor < next_id:
@@ -382,7 +382,6 @@ class GraphSubmission:
 
     def _refuse_if_full(self) -> None:
         state = self._parts.state
-        state.refuse_edges()
         if state.refusal is not None and not self._released:  # a worker may always release its jobs
             raise Refused(state.refusal.reason, str(state.refusal))
         if not self._new and not self.retried:

@@ -202,12 +202,13 @@ class Submissions:
         another, its edges are removed again.
         """
         submission = (function_name, unique, payload, priority, delivery, subscriber, options)
-        self._state.refuse_edges()
         function = self._state.functions.get(function_name)
         if options.job_id or (unique and function is not None and self._packed.has_holder(function, unique)):
             return self.submit(*submission)
         if self._state.refusal is None and self._state.memory.has_room(options.held_bytes()):
             function = self._functions.named(function_name)
+            if is_foreign(function):
+                return self.submit(*submission)
             job = self.new_wide_job(function, payload, priority, delivery, options, unique)
             try:
                 for start in range(0, len(options.predecessors), LINKED_PER_SLICE):
@@ -287,8 +288,6 @@ class Submissions:
     def reserve_ids(self, count: int) -> range:
         """Reserve `count` consecutive ids for jobs that may be submitted later; raises Refused."""
         state = self._state
-        if count > 1:
-            state.refuse_edges()
         first_id = state.next_job_id
         if count > 1:
             if state.unused_ids + count > MOST_UNUSED_IDS:
@@ -409,7 +408,6 @@ class Submissions:
 
     def _await_predecessors(self, job: Job, predecessors: tuple[int, ...], edges: bytes) -> list[int]:
         """Let a new job wait for its predecessors that are not done, and return them."""
-        self._state.refuse_edges()
         if len(predecessors) > 1 and len(set(predecessors)) < len(predecessors):
             predecessors, edges = without_repetitions(predecessors, edges)
         job.predecessors = predecessors

@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import Final, TypeVar
 
-from switchgear.engine.placement import is_foreign
+from switchgear.engine.placement import is_copy, is_foreign
 from switchgear.errors import Fenced, StorageError
 from switchgear.model import Function, Job, Limiter, Schedule
 from switchgear.partitions import NodeLease, partition_of
@@ -25,13 +25,11 @@ from switchgear.storage.postgres_reads import number
 from switchgear.storage.postgres_rows import bigint
 from switchgear.storage.sqlite_rows import decode_policy
 
-__all__ = ["BORROWED", "NodeAddress", "PartitionStore"]
+__all__ = ["NodeAddress", "PartitionStore"]
 
 Result = TypeVar("Result")
 NodeAddress = tuple[int, str, str, str]  # id, name, address, version
 
-# The origin of borrowed copies of jobs, by which they are told from jobs of this node.
-BORROWED: Final = "another node"
 # So many ids of functions are reserved at a time, and more of them when fewer than half are left.
 FUNCTION_IDS: Final = 10_000
 # The node that has this partition deletes old history, for all.
@@ -216,7 +214,7 @@ class PartitionStore(PostgresStore):
         """Stage what belongs to this node: not borrowed copies of jobs, nor functions that others own."""
         if next_job_id:
             self._must_beat = True
-        own_jobs = [job for job in jobs if not (is_foreign(job.function) and job.origin == BORROWED)]
+        own_jobs = [job for job in jobs if not is_copy(job)]
         own_functions = [function for function in functions if not is_foreign(function)]
         super().stage(own_jobs, own_functions, 0, schedules)
 
@@ -234,6 +232,14 @@ class PartitionStore(PostgresStore):
         return await super().drop_finished(before_us, keep_count, spare, now_us)
 
     # --- reading ---
+
+    async def read_heads(self, job_ids: Sequence[int]) -> list[Job]:
+        """These jobs without their payloads, as far as they are stored, whichever node owns them."""
+        try:
+            return await self._reads.jobs_without_payloads(job_ids, self._functions)
+        except StorageError:  # of a function that another node has used for the first time
+            await self._learn_functions()
+            return await self._reads.jobs_without_payloads(job_ids, self._functions)
 
     async def find_schedule_function(self, name: bytes) -> bytes | None:
         """The function of the schedule with this name, whichever node owns it."""

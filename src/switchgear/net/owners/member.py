@@ -24,6 +24,7 @@ from switchgear.net.cluster import EVERY_HOST, GONE_LEASES
 from switchgear.net.hub import Hub
 from switchgear.net.owners.borrowing import Borrowing
 from switchgear.net.owners.channels import ClusterChannels
+from switchgear.net.owners.foreign_edges import ForeignEdges
 from switchgear.net.owners.link import LinkListener, NodeLink
 from switchgear.net.owners.link_session import LinkSession, RunVerb
 from switchgear.net.owners.relay import Relay, RelayLink
@@ -112,6 +113,7 @@ class OwnersMember:
         self._hub = hub
         engine = hub.engine
         self.relay = relay = Relay(engine, self.channels)
+        relay.edges = ForeignEdges(hub, self._store, relay, self.other_nodes)
         self.channels.is_ours = relay.is_ours
         engine.placement = relay
         hub.own_name = self.name
@@ -130,6 +132,7 @@ class OwnersMember:
         await self._look()
         hub.commits.start()
         self._borrowing.start()
+        relay.edges.start()
 
     def _host(self) -> str:
         """The host at which other nodes reach this one."""
@@ -352,6 +355,7 @@ class OwnersMember:
     async def close(self) -> None:
         """Close all links."""
         self._borrowing.close()
+        self.relay.edges.close()
         for task in self._connecting.values():
             task.cancel()
         self._listener.close()
