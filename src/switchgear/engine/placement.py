@@ -74,6 +74,15 @@ class Placement:
         """The last subscriber of a job has gone; returns whether the job is another engine's."""
         raise NotImplementedError
 
+    def ids_left(self) -> int:
+        """How many ids this engine may use until it gets more."""
+        raise NotImplementedError
+
+    def store_for_owners(self, jobs: list[Job]) -> None:
+        """Store these new jobs, which are in no table, together with the other changes of this turn; then their owners
+        take them."""
+        raise NotImplementedError
+
     def await_job(self, job_id: int) -> None:
         """A job of this engine waits for a job that this engine does not know: find out how that one is, and tell the
         engine (`Engine.foreign_predecessors`), now or later, but not in this call."""

@@ -28,6 +28,7 @@ from switchgear.model import (
     URGENT,
     WAITING,
     Cause,
+    Delivery,
     Function,
     Job,
     Peer,
@@ -45,6 +46,24 @@ QUEUE_IS_FULL: Final = "Job queue is full"
 
 # So many edges take about as long as to submit a hundred jobs.
 LINKED_PER_SLICE: Final = 200
+
+NO_OPTIONS: Final = SubmitOptions()
+# The options that a job has under the same name.
+OPTIONS_OF_JOBS: Final = (
+    "run_at_us",
+    "expires_us",
+    "timeout_us",
+    "attempts_limit",
+    "reducer",
+    "origin",
+    "key",
+    "crash_limit",
+    "retention_us",
+    "requires",
+    "label",
+    "trace",
+    "name",
+)
 
 SUBMITTED_WAITING: Final = Cause.SUBMITTED_WAITING  # a global is cheaper to look up than a member of an enumeration
 
@@ -185,6 +204,36 @@ class Submissions:
         self._enter(job, subscriber, is_long)
         return job
 
+    def job_for_owner(
+        self, function: Function, payload: bytes, options: SubmitOptions, priority: int, reserved_id: int = 0
+    ) -> Job:
+        """A job of a graph of which other engines have parts: it is in no table, and its owner takes it when it is
+        stored."""
+        state = self._state
+        job = Job(reserved_id or state.next_job_id, function, b"", payload, priority, Delivery.HANDLE, state.now_us)
+        if not reserved_id:
+            state.next_job_id += 1
+        job.source = state.source
+        job.has_details = True
+        if options.details is not None:
+            job.details = options.details
+            return job
+        for name in OPTIONS_OF_JOBS:
+            value = getattr(options, name)
+            if value != getattr(NO_OPTIONS, name):
+                setattr(job, name, value)
+        job.predecessors, edges = without_repetitions(options.predecessors, options.edges)
+        if edges and has_policies(edges):
+            check_edges(edges, job.predecessors)
+            job.edges = edges
+        if job.predecessors:
+            job.state = WAITING
+            job.moves = [SUBMITTED_WAITING, state.now_us]
+        elif job.run_at_us > state.now_us:
+            job.state = SCHEDULED
+            job.moves = [Cause.SUBMITTED_EARLY, state.now_us]
+        return job
+
     def submit_wide(
         self,
         function_name: bytes,
@@ -290,6 +339,9 @@ class Submissions:
         state = self._state
         first_id = state.next_job_id
         if count > 1:
+            if state.placement is not None and count > state.placement.ids_left():
+                most = max(0, state.placement.ids_left())
+                raise Refused(REFUSED_LIMIT, f"there are ids for {most} jobs at this moment, not for {count}")
             if state.unused_ids + count > MOST_UNUSED_IDS:
                 raise Refused(REFUSED_LIMIT, f"more than {MOST_UNUSED_IDS} ids would be reserved and not used")
             state.unused_ids += count

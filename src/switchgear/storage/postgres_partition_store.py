@@ -8,7 +8,7 @@ functions.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Container, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from switchgear.engine.placement import is_copy, is_foreign
@@ -52,6 +52,7 @@ class PartitionStore(PostgresStore):
         self.partitions = PostgresPartitions(connection, self.url, lease_seconds, name)
         self.fence = self._writer.lease = self.partitions
         self.overrides: dict[bytes, int] = {}
+        self.for_owners: Container[int] = ()  # new jobs that go into the inbox, of graphs of several owners
         self._function_ids_end = 0
         self._must_beat = False  # the next commit has to find out whether the store works
 
@@ -123,6 +124,10 @@ class PartitionStore(PostgresStore):
     async def hand_over(self, partitions: Sequence[int]) -> None:
         """Free these partitions. Their last changes must be stored."""
         await self._alone(lambda: self.partitions.hand_over(partitions))
+
+    async def empty_inbox(self, ids: Sequence[int], moved: Mapping[int, list[int]]) -> None:
+        """Delete rows of the inbox whose jobs this node has taken, and put jobs of other partitions into theirs."""
+        await self._alone(lambda: self.partitions.empty_inbox(ids, moved))
 
     async def evict(self, seen: NodeLease) -> bool:
         """Free all partitions of a dead node."""
@@ -216,6 +221,10 @@ class PartitionStore(PostgresStore):
             self._must_beat = True
         own_jobs = [job for job in jobs if not is_copy(job)]
         own_functions = [function for function in functions if not is_foreign(function)]
+        for job in own_jobs:
+            if job.id in self.for_owners and not job.revision:
+                partition = partition_of(job.function.name, self.overrides)
+                self._staged.inbox.setdefault(partition, []).append(job.id)
         super().stage(own_jobs, own_functions, 0, schedules)
 
     async def commit(self) -> Sequence[int]:

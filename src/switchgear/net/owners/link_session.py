@@ -34,6 +34,7 @@ from switchgear.net.owners.messages import (
     Failed,
     Give,
     Listen,
+    LookIntoInbox,
     Lost,
     Message,
     Moved,
@@ -121,6 +122,7 @@ class LinkSession(Output):
             Listen: self._on_listen,
             Await: self._on_await,
             AwaitNoMore: self._on_await_no_more,
+            LookIntoInbox: self._on_look_into_inbox,
         }
         relay.edges.sessions[self] = None
 
@@ -368,6 +370,9 @@ class LinkSession(Output):
         self.send(AwaitedRetried(job_id))
         if job is None:
             self.send(AwaitedEnded(job_id))
+
+    def _on_look_into_inbox(self, message: LookIntoInbox) -> None:
+        self._relay.look_soon()
 
     def _on_await_no_more(self, message: AwaitNoMore) -> None:
         self.awaited.difference_update(message.ids)

@@ -37,6 +37,7 @@ __all__ = [
     "Give",
     "Hello",
     "Listen",
+    "LookIntoInbox",
     "Lost",
     "Moved",
     "Progress",
@@ -202,6 +203,10 @@ class AwaitNoMore(Message, tag=17):
     ids: list[int]
 
 
+class LookIntoInbox(Message, tag=18):
+    """Jobs were stored that the other node owns."""
+
+
 # --- from the owner ---
 
 
@@ -303,7 +308,7 @@ class AwaitedRetried(Message, tag=31):
 
 
 Report = Done | Failed | Lost | Give | RetryWanted | Progress | Data | Warn
-ToOwner = Hello | Submit | Watch | Unwatch | Room | Report | Ask | Listen | Await | AwaitNoMore
+ToOwner = Hello | Submit | Watch | Unwatch | Room | Report | Ask | Listen | Await | AwaitNoMore | LookIntoInbox
 OwnersAnswer = Challenge | Accepted | SubmissionRefused | Moved | VerbAnswer | ChannelMessage
 AboutAwaited = Awaited | AwaitedEnded | AwaitedRetried
 FromOwner = OwnersAnswer | Progress | Data | Warn | End | Assign | Revoke | AboutAwaited

@@ -40,6 +40,7 @@ from switchgear.net.owners.messages import (
     option_values,
     options_of,
 )
+from switchgear.net.owners.stored_for_owners import StoredForOwners
 from switchgear.partitions import partition_of
 from switchgear.refusals import REFUSED_FULL, REFUSED_STORAGE
 
@@ -50,6 +51,8 @@ PATIENCE_SECONDS: Final = 30.0
 # So many submissions may wait for answers of owners; a client that sends more is refused, as by a full queue.
 MOST_UNANSWERED: Final = 100_000
 FAILED_CODE: Final = 255
+# So many ids stay for single jobs when a graph reserves some.
+SPARE_IDS: Final = 1 << 19
 
 
 class RelayLink(Protocol):
@@ -89,7 +92,10 @@ class Relay(Placement):
     def __init__(self, engine: Engine, channels: ClusterChannels) -> None:
         self.engine = engine
         self.channels = channels
-        self.edges: ForeignEdges  # the member sets it
+        self.edges: ForeignEdges  # the member sets it, and the next one
+        self.stored_for_owners: StoredForOwners
+        self.look_soon: Callable[[], None] = lambda: None
+        self.ids_end = 0  # this node may use ids below it
         self.ready: set[int] = set()  # partitions that this node has, with all their jobs
         self.overrides: dict[bytes, int] = {}
         self.links: dict[int, RelayLink] = {}  # by partition, the link to its owner
@@ -187,6 +193,18 @@ class Relay(Placement):
         self._forget(shadow)
         return True
 
+    def ids_left(self) -> int:
+        return self.ids_end - self.engine.next_job_id - SPARE_IDS
+
+    def store_for_owners(self, jobs: list[Job]) -> None:
+        self.stored_for_owners.store(jobs)
+
+    def follow_stored(self, jobs: Iterable[Job]) -> None:
+        """Peers of this node have subscribed to jobs that are stored for other owners now."""
+        for job in jobs:
+            shadow = self._shadows[job.id] = Shadow(job, None, self._loop.time())
+            self._pass_on(shadow)
+
     def await_job(self, job_id: int) -> None:
         self.edges.await_job(job_id)
 
@@ -198,7 +216,8 @@ class Relay(Placement):
 
     def is_unanswered(self, job_id: int) -> bool:
         """Whether a submission of this id is on its way to its owner, or its end to this node."""
-        return job_id in self._shadows and not self._shadows[job_id].is_only_watched
+        shadow = self._shadows.get(job_id)
+        return (shadow is not None and not shadow.is_only_watched) or job_id in self.stored_for_owners.waiting
 
     def note_retry(self, job: Job, delay_us: int, error: bytes | None, attempts_limit: int) -> None:
         self.retries[job.id] = WantedRetry(delay_us, error, attempts_limit)
