@@ -26,6 +26,7 @@ from switchgear.engine.dependencies import Dependencies
 from switchgear.engine.dispatcher import Dispatcher
 from switchgear.engine.explain import ExplainParts, Reason, explain
 from switchgear.engine.flows import Flows
+from switchgear.engine.foreign_predecessors import ForeignPredecessors
 from switchgear.engine.functions import FunctionRegistry
 from switchgear.engine.graph_parts import GraphParts
 from switchgear.engine.graph_submission import NONE_RESERVED, GraphSubmission, JobTemplate
@@ -150,11 +151,22 @@ class Engine:
         )
         schedules = self._schedules = ScheduleRunner(state, deadlines, packed, self._submissions)
         self.administration = Administration(state, sliced_work, queues, dispatcher)
+        foreign = ForeignPredecessors(state, packed, dependencies, transitions, self.unsuccessful_jobs)
         handover = Handover(
-            state, functions, keys, lost_starts, attempts, dispatcher, dependencies, transitions, workers, schedules
+            state,
+            functions,
+            keys,
+            lost_starts,
+            attempts,
+            dispatcher,
+            dependencies,
+            transitions,
+            workers,
+            schedules,
+            foreign,
         )
         self._restore = Restore(
-            state, deadlines, packed, queues, keys, attempts, dispatcher, dependencies, transitions, handover
+            state, deadlines, packed, queues, keys, attempts, dispatcher, dependencies, transitions, handover, foreign
         )
         self.deadline_dispatch = DeadlineDispatch(
             state,
@@ -273,7 +285,7 @@ class Engine:
     @property
     def ids_end(self) -> int:
         """No job has this id or a higher one."""
-        return self._state.next_job_id if self._state.placement is None else ALL_IDS
+        return self._state.ids_end
 
     @property
     def refusal(self) -> Refused | None:
@@ -292,6 +304,11 @@ class Engine:
     @placement.setter
     def placement(self, placement: Placement | None) -> None:
         self._state.placement = placement
+
+    @property
+    def foreign_predecessors(self) -> ForeignPredecessors:
+        """Jobs of other engines that jobs of this one wait for."""
+        return self._restore.foreign
 
     @property
     def handing_out(self) -> bool:

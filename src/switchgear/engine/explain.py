@@ -292,6 +292,10 @@ def waiting(parts: ExplainParts, job: Job, name: Name) -> Iterator[Reason]:
     for in_vain in (True, False):
         for job_id in islice(job.predecessors, MOST_LOOKED_AT):
             state = unsuccessful.get(job_id) if in_vain else parts.packed.state_of(job_id)
+            if not in_vain and job_id in parts.dependencies.foreign and named < MOST_NAMED:
+                named += 1
+                yield waiting_elsewhere(parts, job, job_id, name)
+                continue
             if state is None or (in_vain and policy_of(job, job_id) == EdgePolicy.RUN):  # it waits for that no more
                 continue
             if named == MOST_NAMED:
@@ -317,6 +321,17 @@ def waiting_for(parts: ExplainParts, job: Job, job_id: int, state: JobState, nam
     else:
         text += f"is {words(state)}"
     return Reason("waiting_for", text, data)
+
+
+def waiting_elsewhere(parts: ExplainParts, job: Job, job_id: int, name: Name) -> Reason:
+    """A predecessor of another engine is unfinished."""
+    policy = EdgePolicy(policy_of(job, job_id))
+    data: dict[str, Any] = {"job_id": job_id, "state": "unfinished", "on_failure": policy.name.lower()}
+    placement = parts.state.placement
+    node = placement.owner_of_predecessor(job_id) if placement is not None else ""
+    if not node:
+        return Reason("waiting_for", f"waits for {name(job_id)}, whose state is not known at this moment", data)
+    return Reason("waiting_for", f"waits for {name(job_id)}, which the node {node} has", data | {"node": node})
 
 
 # --- texts ---

@@ -254,7 +254,12 @@ class Parts:
             self.dependencies,
             self.transitions,
             self.handover,
+            self.foreign,
         )
+
+    @cached_property
+    def foreign(self) -> ForeignPredecessors:
+        return ForeignPredecessors(self.state, self.packed, self.dependencies, self.transitions, self.unsuccessful)
 
     @cached_property
     def handover(self) -> Handover:

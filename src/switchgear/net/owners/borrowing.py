@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
-from switchgear.engine.placement import is_foreign
+from switchgear.engine.placement import BORROWED, is_foreign
 from switchgear.errors import Refused
 from switchgear.model import CANCELLED, DONE, QUEUED_STATES, Delivery, Function, Job, Peer, Worker
 from switchgear.net.hub import Hub
@@ -32,7 +32,6 @@ from switchgear.net.owners.messages import (
     Warn,
 )
 from switchgear.net.owners.relay import Relay, RelayLink
-from switchgear.storage.postgres_partition_store import BORROWED
 
 __all__ = ["Borrowing"]
 
@@ -164,7 +163,7 @@ class Borrowing(Peer):
             Delivery.WAIT,
             message.created_us,
         )
-        for name, value in zip(OPTIONS, message.details, strict=True):
+        for name, value in zip(OPTIONS, message.details, strict=False):
             if name in COPIED and value:
                 setattr(copy, name, value)
         copy.requires = b""  # decided by the owner

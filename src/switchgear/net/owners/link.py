@@ -17,6 +17,7 @@ from switchgear.net.hub import Hub
 from switchgear.net.owners.borrowing import Borrowing
 from switchgear.net.owners.link_session import LinkSession, LinkTransport, RunVerb
 from switchgear.net.owners.messages import (
+    AboutAwaited,
     Ask,
     Assign,
     Challenge,
@@ -242,6 +243,8 @@ class NodeLink(asyncio.Protocol):
             self._borrowing.revoked(message)
         elif isinstance(message, ChannelMessage):
             self._relay.channels.received(message)
+        elif isinstance(message, AboutAwaited):
+            self._relay.edges.received(self, message)
         elif isinstance(message, VerbAnswer):
             read = self._asked.pop(message.number, None)
             if read is not None:

@@ -8,26 +8,33 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
-from switchgear.errors import Refused
+from switchgear.engine.placement import is_copy
+from switchgear.errors import Refused, StorageError
 from switchgear.json_bytes import encoded_around, pieces_of
-from switchgear.model import FAILED, FINAL_STATES, Cause, Delivery, Job, Worker
+from switchgear.model import DONE, FAILED, FINAL_STATES, Cause, Delivery, Job, Worker
 from switchgear.net.hub import Hub
 from switchgear.net.owners.channels import NODE_PROTOCOL
 from switchgear.net.owners.messages import (
     Accepted,
     Ask,
     Assign,
+    Await,
+    Awaited,
+    AwaitedEnded,
+    AwaitedRetried,
+    AwaitNoMore,
     Data,
     Done,
     End,
     Failed,
     Give,
     Listen,
+    LookIntoInbox,
     Lost,
     Message,
     Moved,
@@ -46,7 +53,7 @@ from switchgear.net.owners.messages import (
     options_of,
 )
 from switchgear.protocols.output import Output
-from switchgear.protocols.pending_read import Step
+from switchgear.protocols.pending_read import Step, awaited
 from switchgear.protocols.transport import PeerTransport
 from switchgear.refusals import REFUSED_CONFLICT
 
@@ -97,6 +104,7 @@ class LinkSession(Output):
         self._lent: dict[int, Worker] = {}
         self._is_closed = False
         self._submitted = 0
+        self.awaited: set[int] = set()  # jobs for which jobs of the node wait
         self._handlers: dict[type[Message], Callable[[Any], None]] = {
             Submit: self._on_submit,
             Watch: self._on_watch,
@@ -112,7 +120,11 @@ class LinkSession(Output):
             Warn: self._on_warning,
             Ask: self._on_ask,
             Listen: self._on_listen,
+            Await: self._on_await,
+            AwaitNoMore: self._on_await_no_more,
+            LookIntoInbox: self._on_look_into_inbox,
         }
+        relay.edges.sessions[self] = None
 
     def receive(self, message: Message) -> None:
         """Handle a message of the node, as the engine's speaker."""
@@ -126,6 +138,8 @@ class LinkSession(Output):
         """The link is lost: the jobs that the node had borrowed go back to their queues."""
         self._is_closed = True
         self._relay.channels.left(self)
+        self._relay.edges.sessions.pop(self, None)
+        self.awaited.clear()
         self.engine.unsubscribe(self)
         workers, self._workers = self._workers, {}
         for worker in {*workers.values(), *self._lent.values()}:
@@ -265,12 +279,15 @@ class LinkSession(Output):
             known.remove(message.id)
         if not known:
             self._watched.pop(job_id, None)
-            self.engine.unsubscribe_from(self, [job_id])
+            self._unsubscribe_from([job_id])
 
     def moved(self, job: Job) -> None:
         """Tell the other node that a job to which it is subscribed has another owner now."""
         for known_as in self._known(job.id):
             self.send(Moved(known_as))
+        if job.id in self.awaited:
+            self.awaited.discard(job.id)
+            self.send(Awaited([], [job.id], self._relay.ready_mask()))
 
     def _known(self, job_id: int) -> list[int]:
         """Forget the ids under which the node knows a job, and return them."""
@@ -294,6 +311,77 @@ class LinkSession(Output):
     def job_finished(self, job: Job) -> None:
         for known_as in self._known(job.id):
             self.send(end_of(job, known_as))
+        if job.id in self.awaited:
+            if job.state is DONE:
+                self.awaited.discard(job.id)
+            self.send(AwaitedEnded(job.id))
+
+    # --- jobs that jobs of the node wait for ---
+
+    def _on_await(self, message: Await) -> None:
+        self.hub.work_off(self._begin_to_await(message.ids))
+
+    def _begin_to_await(self, job_ids: list[int]) -> Iterator[Step]:
+        """Subscribe to those jobs that this node has, and answer which these are."""
+        found: list[int] = []
+        unknown: list[int] = []
+        self.awaited.update(job_ids)
+        before, self.engine.speaker = self.engine.speaker, self
+        try:
+            for job_id in job_ids:
+                (found if self._has_awaited(job_id) else unknown).append(job_id)
+        finally:
+            self.engine.speaker = before
+        missing: list[int] = []
+        if unknown:
+            try:
+                heads: dict[int, Job] = yield from awaited(self.hub.reads.start(self._relay.edges.read_heads(unknown)))
+            except StorageError:
+                return  # the node asks again
+            for job_id in unknown:
+                head = heads.get(job_id)
+                if self._has_awaited(job_id) or (head is not None and self._relay.is_ours(head.function.name)):
+                    found.append(job_id)
+                elif head is not None or self._relay.passed_on(job_id) is None:
+                    missing.append(job_id)
+        self.awaited.difference_update(missing)
+        if not self._is_closed:
+            self.await_commit()  # a foreground job is stored from now on
+            self.send(Awaited(found, missing, self._relay.ready_mask()))
+
+    def _has_awaited(self, job_id: int) -> bool:
+        """Whether this node has the job, or it has just ended; subscribes to it."""
+        job = self.engine.job(job_id)
+        if job is None:
+            return self.hub.find_unkept_end(job_id) is not None
+        if is_copy(job):
+            return False
+        self.engine.foreign_predecessors.must_be_kept(job)
+        if job_id not in self.subscriptions:
+            self.engine.subscribe(job, self)
+        return True
+
+    def awaited_retried(self, job_id: int) -> None:
+        """A job that is awaited runs again."""
+        job = self.engine.job(job_id)
+        if job is not None and job_id not in self.subscriptions:
+            self.engine.subscribe(job, self)
+        self.await_commit()
+        self.send(AwaitedRetried(job_id))
+        if job is None:
+            self.send(AwaitedEnded(job_id))
+
+    def _on_look_into_inbox(self, message: LookIntoInbox) -> None:
+        self._relay.look_soon()
+
+    def _on_await_no_more(self, message: AwaitNoMore) -> None:
+        self.awaited.difference_update(message.ids)
+        self._unsubscribe_from(message.ids)
+
+    def _unsubscribe_from(self, job_ids: Iterable[int]) -> None:
+        """End the subscriptions to jobs that the node neither follows nor awaits."""
+        gone = [job_id for job_id in job_ids if job_id not in self._watched and job_id not in self.awaited]
+        self.engine.unsubscribe_from(self, gone)
 
     # --- jobs for the node's workers ---
 
@@ -337,7 +425,7 @@ class LinkSession(Output):
                 job.created_us,
                 job.timeout_us,
                 job.attempts,
-                options_of(job),
+                options_of(job, is_lent=True),
             )
         )
 

@@ -24,9 +24,11 @@ from switchgear.net.cluster import EVERY_HOST, GONE_LEASES
 from switchgear.net.hub import Hub
 from switchgear.net.owners.borrowing import Borrowing
 from switchgear.net.owners.channels import ClusterChannels
+from switchgear.net.owners.foreign_edges import ForeignEdges
 from switchgear.net.owners.link import LinkListener, NodeLink
 from switchgear.net.owners.link_session import LinkSession, RunVerb
 from switchgear.net.owners.relay import Relay, RelayLink
+from switchgear.net.owners.stored_for_owners import StoredForOwners
 from switchgear.partitions import FREE, NodeWatch, partition_of
 from switchgear.postgresql import is_postgresql
 from switchgear.storage.postgres_fence import LOOKS_PER_LEASE
@@ -92,6 +94,7 @@ class OwnersMember:
         self._connecting: dict[int, asyncio.Task[None]] = {}
         self._ids_end = 0
         self._is_leaving = False
+        self._is_look_due = asyncio.Event()  # before its time
         self._secret = b""
         self.channels = ClusterChannels()
         self.run_verb: RunVerb  # for another node; the service sets it
@@ -112,6 +115,10 @@ class OwnersMember:
         self._hub = hub
         engine = hub.engine
         self.relay = relay = Relay(engine, self.channels)
+        relay.look_soon = self._is_look_due.set
+        relay.stored_for_owners = StoredForOwners(hub, self._store, relay, relay.look_soon)
+        self._store.for_owners = relay.stored_for_owners.waiting
+        relay.edges = ForeignEdges(hub, self._store, relay, self.other_nodes)
         self.channels.is_ours = relay.is_ours
         engine.placement = relay
         hub.own_name = self.name
@@ -130,6 +137,7 @@ class OwnersMember:
         await self._look()
         hub.commits.start()
         self._borrowing.start()
+        relay.edges.start()
 
     def _host(self) -> str:
         """The host at which other nodes reach this one."""
@@ -149,7 +157,10 @@ class OwnersMember:
     async def run(self) -> None:
         """Look after this node's partitions, until cancelled."""
         while True:
-            await asyncio.sleep(self._store.partitions.lease_seconds / LOOKS_PER_LEASE)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._store.partitions.lease_seconds / LOOKS_PER_LEASE):
+                    await self._is_look_due.wait()
+            self._is_look_due.clear()
             try:
                 await self._look()
             except Fenced as fenced:
@@ -175,6 +186,8 @@ class OwnersMember:
         if plan.claim and not self._is_leaving:
             await self._store.claim(plan.claim)
         await self._restore_owned()
+        if not self._is_leaving:
+            await self.relay.stored_for_owners.take(view.inbox)
         if plan.hand_over and not self._is_leaving:
             await self._hand_over(plan.hand_over)
         if plan.evict or plan.claim or plan.hand_over:
@@ -189,7 +202,7 @@ class OwnersMember:
         """Reserve a block of ids, which are above all that any node has used: later jobs come after earlier ones."""
         first = await self._store.reserve_ids(BLOCK_IDS)
         self._hub.engine.next_job_id = first
-        self._ids_end = first + BLOCK_IDS
+        self._ids_end = self.relay.ids_end = first + BLOCK_IDS
 
     # --- links ---
 
@@ -352,6 +365,8 @@ class OwnersMember:
     async def close(self) -> None:
         """Close all links."""
         self._borrowing.close()
+        self.relay.edges.close()
+        self.relay.stored_for_owners.close()
         for task in self._connecting.values():
             task.cancel()
         self._listener.close()

@@ -17,9 +17,15 @@ from switchgear.model import Job
 
 __all__ = [
     "OPTIONS",
+    "AboutAwaited",
     "Accepted",
     "Ask",
     "Assign",
+    "Await",
+    "AwaitNoMore",
+    "Awaited",
+    "AwaitedEnded",
+    "AwaitedRetried",
     "Challenge",
     "ChannelMessage",
     "Data",
@@ -31,6 +37,7 @@ __all__ = [
     "Give",
     "Hello",
     "Listen",
+    "LookIntoInbox",
     "Lost",
     "Moved",
     "Progress",
@@ -184,6 +191,22 @@ class Listen(Message, tag=15):
     all: bool
 
 
+class Await(Message, tag=16):
+    """Jobs of this node wait for these jobs: tell it when they have ended, and when they run again."""
+
+    ids: list[int]
+
+
+class AwaitNoMore(Message, tag=17):
+    """No jobs of this node wait for these jobs any more."""
+
+    ids: list[int]
+
+
+class LookIntoInbox(Message, tag=18):
+    """Jobs were stored that the other node owns."""
+
+
 # --- from the owner ---
 
 
@@ -263,10 +286,32 @@ class ChannelMessage(Message, tag=28):
     message: bytes
 
 
+class Awaited(Message, tag=29):
+    """The answer to `Await`: this node will tell of the jobs `found`, and does not have those in `missing`. Of others
+    it cannot say that yet."""
+
+    found: list[int]
+    missing: list[int]
+    ready: int  # a bit for each partition that the node has
+
+
+class AwaitedEnded(Message, tag=30):
+    """A job that is awaited has ended; the database says how."""
+
+    id: int
+
+
+class AwaitedRetried(Message, tag=31):
+    """A job that is awaited, and was unsuccessful, runs again."""
+
+    id: int
+
+
 Report = Done | Failed | Lost | Give | RetryWanted | Progress | Data | Warn
-ToOwner = Hello | Submit | Watch | Unwatch | Room | Report | Ask | Listen
+ToOwner = Hello | Submit | Watch | Unwatch | Room | Report | Ask | Listen | Await | AwaitNoMore | LookIntoInbox
 OwnersAnswer = Challenge | Accepted | SubmissionRefused | Moved | VerbAnswer | ChannelMessage
-FromOwner = OwnersAnswer | Progress | Data | Warn | End | Assign | Revoke
+AboutAwaited = Awaited | AwaitedEnded | AwaitedRetried
+FromOwner = OwnersAnswer | Progress | Data | Warn | End | Assign | Revoke | AboutAwaited
 
 LENGTH: Final = BinaryStruct(">I")
 # A job may be as long as a listener takes, which is far less.
@@ -311,7 +356,7 @@ class Framing:
             del held[:at]
 
 
-# The options of a submission that a link carries, in this order. Names and predecessors are refused before.
+# The options of a submission that a link carries, in this order.
 OPTIONS: Final = (
     "run_at_us",
     "expires_us",
@@ -329,7 +374,12 @@ OPTIONS: Final = (
     "label",
     "trace",
     "schedule",
+    "name",
+    "predecessors",
+    "edges",
 )
+# Those that do not matter to the node that runs a job.
+NOT_LENT: Final = frozenset(("name", "predecessors", "edges"))
 NO_OPTIONS: Final = SubmitOptions()
 SHARED: Final = ("timeout_us", "attempts_limit", "crash_limit", "retention_us", "requires")
 
@@ -344,9 +394,10 @@ def option_values(options: SubmitOptions | None) -> list[Any] | None:
     return list(values.values())
 
 
-def options_of(job: Job) -> list[Any]:
-    """The options with which a job was submitted, as a message has them."""
-    return [getattr(job, name, getattr(NO_OPTIONS, name)) for name in OPTIONS]
+def options_of(job: Job, *, is_lent: bool = False) -> list[Any]:
+    """The options with which a job was submitted, as a message has them; for a worker of another node only some."""
+    names = [name for name in OPTIONS if name not in NOT_LENT] if is_lent else OPTIONS
+    return [getattr(job, name, getattr(NO_OPTIONS, name)) for name in names]
 
 
 def from_option_values(values: list[Any] | None, job_id: int) -> SubmitOptions:
@@ -354,4 +405,5 @@ def from_option_values(values: list[Any] | None, job_id: int) -> SubmitOptions:
     options = SubmitOptions(job_id=job_id)
     for name, value in zip(OPTIONS, values or (), strict=False):
         setattr(options, name, value)
+    options.predecessors = tuple(options.predecessors)
     return options
