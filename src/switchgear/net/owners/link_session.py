@@ -6,7 +6,6 @@ output consists of messages, so everything that it is sent waits for the commit 
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -19,6 +18,7 @@ from switchgear.json_bytes import encoded_around, pieces_of
 from switchgear.model import DONE, FAILED, FINAL_STATES, Cause, Delivery, Job, Worker
 from switchgear.net.hub import Hub
 from switchgear.net.owners.channels import NODE_PROTOCOL
+from switchgear.net.owners.link_connection import LinkConnection
 from switchgear.net.owners.messages import (
     Accepted,
     Ask,
@@ -48,7 +48,6 @@ from switchgear.net.owners.messages import (
     VerbAnswer,
     Warn,
     Watch,
-    encoded,
     from_option_values,
     options_of,
 )
@@ -75,16 +74,16 @@ SUBMISSIONS_PER_ID: Final = 100_000
 class LinkTransport(PeerTransport):
     """Writes messages to the other node."""
 
-    def __init__(self, transport: asyncio.Transport, host: str, port: int) -> None:
-        self._transport = transport
+    def __init__(self, connection: LinkConnection, host: str, port: int) -> None:
+        self._connection = connection
         self.host = host
         self.port = port
 
     def write(self, out: list[Message]) -> None:
-        self._transport.write(b"".join(map(encoded, out)))
+        self._connection.send_messages(out)
 
     def close(self) -> None:
-        self._transport.close()
+        self._connection.abort()
 
 
 class LinkSession(Output):

@@ -1,4 +1,4 @@
-"""Messages of a link between two nodes: msgpack arrays, each after its length.
+"""Messages of a link between two nodes: msgpack arrays, each after its length, in records (`link_handshake`).
 
 The node that has opened the link passes submissions on, and borrows jobs for its workers; the other one owns them. Each
 side trusts the other, which knows the cluster's secret.
@@ -6,7 +6,7 @@ side trusts the other, which knows the cluster's secret.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from struct import Struct as BinaryStruct
 from typing import Any, Final
 
@@ -26,16 +26,12 @@ __all__ = [
     "Awaited",
     "AwaitedEnded",
     "AwaitedRetried",
-    "Challenge",
     "ChannelMessage",
     "Data",
     "Done",
     "End",
     "Failed",
-    "Framing",
-    "FromOwner",
     "Give",
-    "Hello",
     "Listen",
     "LookIntoInbox",
     "Lost",
@@ -46,13 +42,15 @@ __all__ = [
     "Room",
     "SubmissionRefused",
     "Submit",
-    "ToOwner",
     "Unwatch",
     "VerbAnswer",
     "Warn",
     "Watch",
+    "decode_from_owner",
+    "decode_to_owner",
     "encoded",
     "from_option_values",
+    "messages_in",
     "option_values",
     "options_of",
 ]
@@ -63,14 +61,6 @@ class Message(msgspec.Struct, array_like=True):
 
 
 # --- from the node that has opened the link ---
-
-
-class Hello(Message, tag=1):
-    """The answer to the challenge: who opens the link, and a proof that it knows the secret."""
-
-    node_id: int
-    name: str
-    proof: bytes
 
 
 class Submit(Message, tag=2):
@@ -210,13 +200,6 @@ class LookIntoInbox(Message, tag=18):
 # --- from the owner ---
 
 
-class Challenge(Message, tag=20):
-    """The first message of a link."""
-
-    nonce: bytes
-    node_id: int
-
-
 class Accepted(Message, tag=21):
     """A submission is stored, or has joined another job."""
 
@@ -308,14 +291,12 @@ class AwaitedRetried(Message, tag=31):
 
 
 Report = Done | Failed | Lost | Give | RetryWanted | Progress | Data | Warn
-ToOwner = Hello | Submit | Watch | Unwatch | Room | Report | Ask | Listen | Await | AwaitNoMore | LookIntoInbox
-OwnersAnswer = Challenge | Accepted | SubmissionRefused | Moved | VerbAnswer | ChannelMessage
+ToOwner = Submit | Watch | Unwatch | Room | Report | Ask | Listen | Await | AwaitNoMore | LookIntoInbox
+OwnersAnswer = Accepted | SubmissionRefused | Moved | VerbAnswer | ChannelMessage
 AboutAwaited = Awaited | AwaitedEnded | AwaitedRetried
 FromOwner = OwnersAnswer | Progress | Data | Warn | End | Assign | Revoke | AboutAwaited
 
 LENGTH: Final = BinaryStruct(">I")
-# A job may be as long as a listener takes, which is far less.
-LONGEST_MESSAGE: Final = 1 << 30
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -326,34 +307,26 @@ def encoded(message: Message) -> bytes:
     return LENGTH.pack(len(body)) + body
 
 
-class Framing:
-    """Splits the bytes of a link into messages of one direction."""
-
-    def __init__(self, kind: Any) -> None:
-        self._decode = msgspec.msgpack.Decoder(kind).decode
-        self._held = bytearray()
-
-    def feed(self, data: bytes) -> Iterator[Any]:
-        """The messages that are complete now; raises ValueError for bytes that are none."""
-        held = self._held
-        held += data
-        at = 0
+def messages_in(record: bytes, decode: Callable[[Any], Any]) -> Iterator[Any]:
+    """The messages of which a record consists; raises ValueError for bytes that are none."""
+    view = memoryview(record)
+    at = 0
+    while at < len(record):
+        if len(record) - at < LENGTH.size:
+            raise ValueError("a record with a part of a message")
+        (length,) = LENGTH.unpack_from(record, at)
+        start, at = at + LENGTH.size, at + LENGTH.size + length
+        if at > len(record):
+            raise ValueError("a record with a part of a message")
         try:
-            while len(held) - at >= LENGTH.size:
-                (length,) = LENGTH.unpack_from(held, at)
-                if length > LONGEST_MESSAGE:
-                    raise ValueError(f"a message of {length} bytes")
-                end = at + LENGTH.size + length
-                if end > len(held):
-                    break
-                body = bytes(held[at + LENGTH.size : end])
-                at = end
-                try:
-                    yield self._decode(body)
-                except msgspec.MsgspecError as error:
-                    raise ValueError(str(error)) from error
-        finally:
-            del held[:at]
+            message = decode(view[start:at])
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise ValueError(str(error)) from error
+        yield message
+
+
+decode_to_owner: Final = msgspec.msgpack.Decoder(ToOwner).decode
+decode_from_owner: Final = msgspec.msgpack.Decoder(FromOwner).decode
 
 
 # The options of a submission that a link carries, in this order.
