@@ -34,6 +34,7 @@ __all__ = [
     "Lost",
     "Moved",
     "Progress",
+    "Reported",
     "RetryWanted",
     "Revoke",
     "Room",
@@ -256,6 +257,14 @@ class VerbAnswer(Message, tag=27):
     ready: int = 0  # a bit for each partition that the node had
 
 
+class Reported(Message, tag=29):
+    """The end that the node has reported of a borrowed job is stored, or was not taken: it had lost that start."""
+
+    id: int
+    start: int
+    is_taken: bool
+
+
 class ChannelMessage(Message, tag=28):
     """A message of a channel to which the node listens."""
 
@@ -265,7 +274,7 @@ class ChannelMessage(Message, tag=28):
 
 Report = Done | Failed | Lost | Give | RetryWanted | Progress | Data | Warn
 ToOwner = Hello | Submit | Watch | Unwatch | Room | Report | Ask | Listen
-OwnersAnswer = Challenge | Accepted | SubmissionRefused | Moved | VerbAnswer | ChannelMessage
+OwnersAnswer = Challenge | Accepted | SubmissionRefused | Moved | VerbAnswer | ChannelMessage | Reported
 FromOwner = OwnersAnswer | Progress | Data | Warn | End | Assign | Revoke
 
 LENGTH: Final = BinaryStruct(">I")
