@@ -432,6 +432,10 @@ class Engine:
         if job.delivery:
             self._state.promise(job)
 
+    def promise_report(self, copy: Job) -> None:
+        """Note that the speaker has reported on a borrowed copy: the owner stores that before the next answer."""
+        self._state.promise(copy)
+
     def drop_contents(self, job: Job) -> None:
         """Free the payload, the result and the texts of a job that has ended; see `EngineState.drop_contents`."""
         self._state.drop_contents(job)

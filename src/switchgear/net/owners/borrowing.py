@@ -185,10 +185,14 @@ class Borrowing(Peer):
         self._drop(borrowed)
 
     def _drop(self, borrowed: Borrowed) -> None:
-        """End a copy here; its worker is told to stop."""
-        self._borrowed.pop(borrowed.copy.id, None)
-        if self._engine.job(borrowed.copy.id) is borrowed.copy:
-            self._engine.cancel(borrowed.copy)
+        """End a copy here; its worker is told to stop, and has lost this start: a late report of it is refused."""
+        engine, copy = self._engine, borrowed.copy
+        self._borrowed.pop(copy.id, None)
+        if engine.job(copy.id) is copy:
+            worker = copy.worker
+            engine.cancel(copy)
+            if worker is not None:
+                engine.complete(worker, copy.id, b"")  # frees the worker
 
     def link_lost(self, link: RelayLink) -> None:
         """The owner has requeued what this node had borrowed of it."""
@@ -229,6 +233,9 @@ class Borrowing(Peer):
         if borrowed is None:
             return
         send, start = borrowed.link.send, borrowed.start
+        if retry is not None or not (job.is_dead or job.state is CANCELLED):
+            # The worker has reported: whatever it is sent next says that the report is stored.
+            self._relay.await_report(job, start, borrowed.link)
         if retry is not None:
             send(RetryWanted(job.id, start, retry.delay_us, retry.error, retry.attempts_limit))
         elif job.state is DONE:

@@ -39,6 +39,7 @@ from switchgear.net.owners.messages import (
     Message,
     Moved,
     Progress,
+    Reported,
     RetryWanted,
     Revoke,
     Room,
@@ -438,15 +439,19 @@ class LinkSession(Output):
 
     def _on_done(self, message: Done) -> None:
         worker = self._reporter(message.id)
+        is_taken = False
         if worker is not None:
-            self.engine.complete(worker, message.id, message.result, message.start)
+            is_taken = self.engine.complete(worker, message.id, message.result, message.start) is not None
             self._tidy(worker, message.id)
+        self.send(Reported(message.id, message.start, is_taken))  # after the commit with the end
 
     def _on_failed(self, message: Failed) -> None:
         worker = self._reporter(message.id)
+        ended = None
         if worker is not None:
-            self.engine.fail(worker, message.id, message.code, message.error, message.result, message.start)
+            ended = self.engine.fail(worker, message.id, message.code, message.error, message.result, message.start)
             self._tidy(worker, message.id)
+        self.send(Reported(message.id, message.start, ended is not None))
 
     def _on_lost(self, message: Lost) -> None:
         worker = self._reporter(message.id)
@@ -462,11 +467,13 @@ class LinkSession(Output):
 
     def _on_retry_later(self, message: RetryWanted) -> None:
         worker = self._reporter(message.id)
+        job = None
         if worker is not None:
-            self.engine.retry_later(
+            job = self.engine.retry_later(
                 worker, message.id, message.delay_us, message.error, message.attempts_limit, message.start
             )
             self._tidy(worker, message.id)
+        self.send(Reported(message.id, message.start, job is not None))
 
     def _tidy(self, worker: Worker, job_id: int) -> None:
         """After a report: forget the job, unless it was one on an earlier start, and a worker that is not needed."""

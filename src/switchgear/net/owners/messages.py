@@ -37,6 +37,7 @@ __all__ = [
     "Lost",
     "Moved",
     "Progress",
+    "Reported",
     "RetryWanted",
     "Revoke",
     "Room",
@@ -262,6 +263,14 @@ class VerbAnswer(Message, tag=27):
     ready: int = 0  # a bit for each partition that the node had
 
 
+class Reported(Message, tag=35):
+    """The end that the node has reported of a borrowed job is stored, or was not taken: it had lost that start."""
+
+    id: int
+    start: int
+    is_taken: bool
+
+
 class ChannelMessage(Message, tag=28):
     """A message of a channel to which the node listens."""
 
@@ -292,7 +301,7 @@ class AwaitedRetried(Message, tag=31):
 
 Report = Done | Failed | Lost | Give | RetryWanted | Progress | Data | Warn
 ToOwner = Submit | Watch | Unwatch | Room | Report | Ask | Listen | Await | AwaitNoMore | LookIntoInbox
-OwnersAnswer = Accepted | SubmissionRefused | Moved | VerbAnswer | ChannelMessage
+OwnersAnswer = Accepted | SubmissionRefused | Moved | VerbAnswer | ChannelMessage | Reported
 AboutAwaited = Awaited | AwaitedEnded | AwaitedRetried
 FromOwner = OwnersAnswer | Progress | Data | Warn | End | Assign | Revoke | AboutAwaited
 
