@@ -30,7 +30,7 @@ from switchgear.protocols.http.codec import (
     answer_head,
     chunk,
 )
-from switchgear.protocols.http.messages import BYTES, JSON, PROBLEM, HttpRequest, RequestHead
+from switchgear.protocols.http.messages import BYTES, EVENT_STREAM, JSON, PROBLEM, HttpRequest, RequestHead
 from switchgear.protocols.http.problems import HttpProblem, field_problem, problem_body, refusal_problem, refused_line
 from switchgear.protocols.http.redaction import Redaction
 from switchgear.protocols.http.routing import AnswerCounts, RouteCall, RoutePlan, Router
@@ -44,7 +44,7 @@ from switchgear.verbs.answers import Incomplete
 from switchgear.verbs.completeness import UNREACHABLE_HEADER, WITHOUT_OWNER_HEADER
 from switchgear.verbs.table import VERBS, Keeps
 
-__all__ = ["ATTACHMENT", "HttpSession", "HttpSetup"]
+__all__ = ["ATTACHMENT", "COOKIE_NAME", "HttpSession", "HttpSetup"]
 
 # When long answers of so many bytes wait to be sent, further requests wait until the peer has taken them.
 LONG_BYTES: Final = 8 * 1024 * 1024
@@ -59,6 +59,9 @@ MOST_BEHIND: Final = 1_000
 REQUEST_BYTES: Final = 500
 KEEP_ALIVE_LINE: Final = b"Connection: keep-alive\r\n"  # which clients of version 1.0 do not take for granted
 CLOSE_LINE: Final = b"\r\nConnection: close\r\n"
+COOKIE_NAME: Final = b"switchgear_session"
+# nginx buffers answers, unless they say that they must not be.
+UNBUFFERED_LINE: Final = b"X-Accel-Buffering: no\r\n"
 REDACTED_LINE: Final = b"Switchgear-Redacted: yes\r\n"  # some fields of the body are
 # What a peer has chosen is never shown by a browser as a page of this server.
 ATTACHMENT: Final = b"Content-Disposition: attachment\r\nContent-Security-Policy: sandbox; default-src 'none'\r\n"
@@ -80,6 +83,8 @@ class HttpSetup:
 
     def __init__(self, router: Router, handle_prefix: bytes, packet_bytes: int, name_bytes: int) -> None:
         self.router = router
+        # Of the browser session: browsers give cookies to all ports of a host, so each server has a name of its own.
+        self.cookie_name = COOKIE_NAME
         self.heads = HeadCache()
         self.handle_prefix = handle_prefix
         # The prefix of handles as texts, in a header and in JSON.
@@ -468,7 +473,8 @@ class HttpSession(ByteSession):
         keeps_alive = self.is_chunked and head.keeps_alive and not self.ended
         date = self.setup.date(self.engine.now_us)
         size = -1 if self.is_chunked else -2
-        self.send(answer_head(status, content_type, size, b"", date, keeps_alive=keeps_alive))
+        lines = UNBUFFERED_LINE if content_type == EVENT_STREAM else b""
+        self.send(answer_head(status, content_type, size, lines, date, keeps_alive=keeps_alive))
 
     def send_piece(self, data: bytes) -> None:
         """Send a piece of a body."""
