@@ -794,6 +794,13 @@ class Engine:
         """
         self._workers.describe(worker, tags, resources)
 
+    def use_elsewhere(self, worker: Worker, amounts: tuple[tuple[bytes, int], ...]) -> None:
+        """Jobs that this engine does not know use this much of the worker's resources, sorted by name.
+
+        A negative amount is that of jobs that this engine has given to the worker, and another one runs.
+        """
+        self._workers.use_elsewhere(worker, amounts)
+
     def forget_functions(self, worker: Worker) -> None:
         """Deregister a worker from all functions."""
         self._workers.forget_functions(worker)

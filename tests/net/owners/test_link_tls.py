@@ -42,20 +42,20 @@ def test_certificate_key_and_authorities_are_checked_at_the_start(certificates: 
     open_to_all.write_bytes(certificates.key("server").read_bytes())
     open_to_all.chmod(0o644)
     for wrong, reason in (
-        ({"link_tls_cert": nothing}, "No such file"),
-        ({"link_tls_key": nothing}, "No such file"),
-        ({"link_tls_key": str(certificates.key("root"))}, "mismatch"),
-        ({"link_tls_key": str(open_to_all)}, "every user of this machine can read"),
-        ({"link_tls_ca": nothing}, "No such file"),
+        (replace(config, link_tls_cert=nothing), "No such file"),
+        (replace(config, link_tls_key=nothing), "No such file"),
+        (replace(config, link_tls_key=str(certificates.key("root"))), "mismatch"),
+        (replace(config, link_tls_key=str(open_to_all)), "every user of this machine can read"),
+        (replace(config, link_tls_ca=nothing), "No such file"),
     ):
         with pytest.raises(ConfigError, match=f"cluster.link_tls.*{reason}"):
-            LinkTls(replace(config, **wrong))
+            LinkTls(wrong)
 
 
 def test_a_key_without_a_certificate_is_refused() -> None:
-    for name in ("link_tls_key", "link_tls_ca"):
+    for wrong in (ClusterConfig(link_tls_key="x.pem"), ClusterConfig(link_tls_ca="x.pem")):
         with pytest.raises(ConfigError, match="need a certificate"):
-            Config(cluster=ClusterConfig(**{name: "x.pem"}))
+            Config(cluster=wrong)
 
 
 def test_a_reload_takes_the_new_files_or_keeps_the_old_ones(certificates: Certificates, tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ __all__ = [
     "LookIntoInbox",
     "Lost",
     "Moved",
+    "Offered",
     "Progress",
     "Reported",
     "RetryWanted",
@@ -91,12 +92,25 @@ class Unwatch(Message, tag=4):
     id: int
 
 
+class Offered(msgspec.Struct, array_like=True):
+    """What workers of a kind have. `elsewhere` is what jobs of others use of the resources."""
+
+    workers: int
+    tags: list[bytes]
+    resources: list[tuple[bytes, int]]
+    elsewhere: list[tuple[bytes, int]]
+    priorities: list[int]  # that they take; empty: all
+
+
 class Room(Message, tag=5):
-    """How many further jobs of the function this node can run; it had received `seen` jobs when it sent this."""
+    """How many further jobs of the function the workers of a kind can run. The node had received `seen` jobs for them
+    when it sent this."""
 
     function: bytes
-    room: int
+    room: int  # negative: there are no such workers any more
     seen: int
+    kind: bytes = b""
+    offered: Offered | None = None  # None: they have nothing, and are one worker to the owner
 
 
 class Done(Message, tag=6):
@@ -246,6 +260,7 @@ class Assign(Message, tag=25):
     timeout_us: int
     attempts: int
     details: list[Any]
+    kind: bytes = b""  # of the worker that the owner has given it to
 
 
 class Revoke(Message, tag=26):
