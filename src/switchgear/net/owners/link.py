@@ -27,6 +27,7 @@ from switchgear.net.owners.messages import (
     Hello,
     Message,
     Revoke,
+    Serves,
     ToOwner,
     VerbAnswer,
     encoded,
@@ -200,6 +201,8 @@ class NodeLink(asyncio.Protocol):
         self._last_number = 0
         self.is_usable = False
         self.is_closed = False
+        self.node_id = 0
+        self.served: dict[bytes, tuple[str, int]] = {}
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # that of uvloop is not derived from it
@@ -249,10 +252,13 @@ class NodeLink(asyncio.Protocol):
             read = self._asked.pop(message.number, None)
             if read is not None:
                 read.finish(message)
+        elif isinstance(message, Serves):
+            self.served = {function: (host, port) for function, host, port in message.listeners}
         elif isinstance(message, Challenge):
             node_id, name = self._own
             proof = proof_of(self._secret, message.nonce, message.node_id, node_id)
             self.send(Hello(node_id, name, proof))
+            self.node_id = message.node_id
             self.is_usable = True
             self._on_change()
         else:

@@ -44,6 +44,7 @@ __all__ = [
     "RetryWanted",
     "Revoke",
     "Room",
+    "Serves",
     "SubmissionRefused",
     "Submit",
     "ToOwner",
@@ -307,9 +308,15 @@ class AwaitedRetried(Message, tag=31):
     id: int
 
 
+class Serves(Message, tag=32):
+    """The listeners of this node that only the owner of a function can serve: function, host and port."""
+
+    listeners: list[tuple[bytes, str, int]]
+
+
 Report = Done | Failed | Lost | Give | RetryWanted | Progress | Data | Warn
 ToOwner = Hello | Submit | Watch | Unwatch | Room | Report | Ask | Listen | Await | AwaitNoMore | LookIntoInbox
-OwnersAnswer = Challenge | Accepted | SubmissionRefused | Moved | VerbAnswer | ChannelMessage
+OwnersAnswer = Challenge | Serves | Accepted | SubmissionRefused | Moved | VerbAnswer | ChannelMessage
 AboutAwaited = Awaited | AwaitedEnded | AwaitedRetried
 FromOwner = OwnersAnswer | Progress | Data | Warn | End | Assign | Revoke | AboutAwaited
 

@@ -58,6 +58,9 @@ SPARE_IDS: Final = 1 << 19
 class RelayLink(Protocol):
     """The link to an owner."""
 
+    node_id: int
+    served: dict[bytes, tuple[str, int]]  # by function, the listener for its connections
+
     def send(self, message: Message) -> None: ...
 
 
@@ -94,6 +97,7 @@ class Relay(Placement):
         self.channels = channels
         self.edges: ForeignEdges  # the member sets it, and the next one
         self.stored_for_owners: StoredForOwners
+        self.served: list[tuple[bytes, str, int]] = []  # what this node tells others with `Serves`
         self.look_soon: Callable[[], None] = lambda: None
         self.ids_end = 0  # this node may use ids below it
         self.ready: set[int] = set()  # partitions that this node has, with all their jobs
