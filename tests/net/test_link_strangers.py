@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import Any, cast
 
+import pytest
+
 from switchgear.net.owners.link import MOST_UNPROVEN, AcceptedLink, LinkListener, proof_of
 from switchgear.net.owners.messages import Challenge, Framing, FromOwner, Hello, encoded
+from switchgear.telemetry import LINES_PER_SECOND, Telemetry
 from tests.net.harness import in_turns
 
 SECRET = b"the secret of the cluster"
@@ -34,6 +37,9 @@ class FakeHub:
     """What a link needs of a hub before it is proven."""
 
     engine = None
+
+    def __init__(self) -> None:
+        self.telemetry = Telemetry(lambda: 0.0)
 
     def begin_turn(self) -> None:
         pass
@@ -70,3 +76,16 @@ async def test_a_wrong_proof_ends_the_connection() -> None:
     link.data_received(encoded(Hello(NODE, "stranger", wrong)))
     assert transport.is_aborted
     assert listener.sessions() == []
+
+
+@in_turns
+async def test_a_flood_of_strangers_is_not_a_flood_of_lines_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    for data in (encoded(Hello(NODE, "stranger", b"wrong")), b"\0\0\0\1\xc1"):
+        listener = listening()
+        caplog.clear()
+        for _ in range(1_000):
+            link, transport = connected(listener)
+            link.data_received(data)
+            assert transport.is_aborted
+            link.connection_lost(None)
+        assert 0 < len(caplog.records) <= LINES_PER_SECOND

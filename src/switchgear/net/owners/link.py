@@ -94,11 +94,20 @@ class AcceptedLink(asyncio.Protocol):
                     self._transport.abort()
                     return
         except ValueError as error:
-            log.warning("a link to this node is closed: %s", error)
-            self._transport.abort()
+            self._refuse(str(error))
         except Exception:
             log.exception("internal error in a link between nodes")
             self._transport.abort()
+
+    def _refuse(self, reason: str) -> None:
+        """Close the connection of a peer that sends what a node does not send, and report it."""
+        host, port = self._address()
+        self._listener.hub.telemetry.emit("link_refused", host=host, port=port, reason=reason)
+        self._transport.abort()
+
+    def _address(self) -> tuple[str, int]:
+        host, port = (self._transport.get_extra_info("peername") or ("", 0))[:2]
+        return host, port
 
     def _is_hello_there(self, data: bytes) -> bool:
         """Whether the first message is complete: more may follow it in one piece."""
@@ -110,12 +119,11 @@ class AcceptedLink(asyncio.Protocol):
             return False
         proof = proof_of(listener.secret, self._nonce, listener.node_id, message.node_id)
         if not hmac.compare_digest(proof, message.proof):
-            log.warning("a peer that does not know the secret of the cluster tried to open a link")
+            self._refuse("it does not know the secret of the cluster")
             return False
         self.node_id = message.node_id
         listener.unproven.pop(self, None)
-        host, port = (self._transport.get_extra_info("peername") or ("", 0))[:2]
-        transport = LinkTransport(self._transport, host, port)
+        transport = LinkTransport(self._transport, *self._address())
         self.session = LinkSession(listener.hub, listener.relay, listener.run_verb, transport, message.name)
         return True
 
