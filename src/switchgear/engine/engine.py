@@ -773,6 +773,10 @@ class Engine:
         """
         self._workers.refuse_registrations(count, quarters)
 
+    def has_room_for_worker(self, count: int, quarters: int) -> bool:
+        """Whether there is memory for a worker that registers for this many functions."""
+        return self._workers.has_room(count, quarters)
+
     def can_do(self, worker: Worker, function: Function, timeout_us: int = 0, priorities: tuple[int, ...] = ()) -> None:
         """Register a worker for a function; each job may run for `timeout_us` (0: no limit).
 
