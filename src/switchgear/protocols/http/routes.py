@@ -26,7 +26,8 @@ from switchgear.protocols.http.routing import BodyKind, QueryParameter, Route, R
 from switchgear.verbs import answers, live_answers
 from switchgear.verbs.access import ALL_ROLES, Role
 from switchgear.verbs.kinds import ArgumentKind, Boolean, HandleList, Number, PlainText, Whole, WordList
-from switchgear.verbs.table import STATE_NAMES, VERBS
+from switchgear.verbs.permitted_values import STATE_NAMES
+from switchgear.verbs.table import VERBS
 
 __all__ = ["DASHBOARD_ROUTES", "ROUTES"]
 
