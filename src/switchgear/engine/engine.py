@@ -416,7 +416,7 @@ class Engine:
             self._state.promise(job)
 
     def promise_report(self, copy: Job) -> None:
-        """Note that the speaker has reported on a borrowed copy: its next answer says that the owner has stored that."""
+        """Note that the speaker has reported on a borrowed copy: its next answer means that it is stored."""
         self._state.promise(copy)
 
     def drop_contents(self, job: Job) -> None:

@@ -20,7 +20,7 @@ from switchgear.storage.function_rows import FunctionsById
 from switchgear.storage.postgres import DEFAULT_PAYLOAD_MEMORY_BYTES, PostgresStore
 from switchgear.storage.postgres_connection import PostgresRefusal
 from switchgear.storage.postgres_fence import DEFAULT_LEASE_SECONDS
-from switchgear.storage.postgres_partitions import LeaseIsHeld, ClusterView, PostgresPartitions
+from switchgear.storage.postgres_partitions import ClusterView, LeaseIsHeld, PostgresPartitions
 from switchgear.storage.postgres_reads import number
 from switchgear.storage.postgres_rows import bigint
 from switchgear.storage.sqlite_rows import decode_policy

@@ -448,7 +448,7 @@ class PostgresReads:
 
 def _plain_rows(result: PGresult, rows: range, functions: Mapping[int, Function]) -> list[PlainJob]:
     """The plain jobs among these rows, of which the others have nothing but an id."""
-    get, is_null = result.get_value, result.get_isnull
+    get = result.get_value
     return [
         (
             number(result, row, 0),
@@ -459,7 +459,7 @@ def _plain_rows(result: PGresult, rows: range, functions: Mapping[int, Function]
             get(row, 5) or b"",
         )
         for row in rows
-        if not is_null(row, 1)
+        if get(row, 1) is not None
     ]
 
 
