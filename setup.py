@@ -27,6 +27,7 @@ from build_backend import why_not_compiled  # noqa: E402
 PACKAGES = ("engine", "model", "protocols")
 MODULES = (
     "access/permissions",
+    "json_bytes",
     "memory",
     "net/clock",
     "net/commits",

@@ -477,6 +477,27 @@ class ClusterConfig(Checked):
         "The port at which other nodes connect to this one, in the mode `owners`; 0: any free port.",
         "Nodes find the port in the database.",
     )
+    link_tls_cert: str = setting(
+        "",
+        FilePath(empty=True),
+        "The certificate (PEM, with its chain) with which other nodes connect to this one by TLS, in the mode `owners`;"
+        " nothing: what they send to this node and get from it is not encrypted. The file is read again on SIGHUP.",
+        "A network that only the nodes use needs no encryption, and a certificate is made by whoever runs them.",
+    )
+    link_tls_key: str = setting(
+        "",
+        FilePath(empty=True),
+        "The private key of that certificate.",
+        "Certificate and key are often in one file.",
+        default_note="the file of the certificate",
+    )
+    link_tls_ca: str = setting(
+        "",
+        FilePath(empty=True),
+        "The authorities (PEM) that must have signed the certificates of all nodes. With it, this node refuses nodes"
+        " that have no such certificate, and connections to and from it that are not encrypted.",
+        "Nodes prove to each other that they know the secret in the database, and which certificate they have.",
+    )
     name: str = setting(
         "",
         FreeText(100),
@@ -593,6 +614,8 @@ class Config(Checked):
                 f" {PACKETS_IN_MEMORY * limits.packet_bytes}, got {limits.memory_bytes}; a quarter of the memory is for"
                 " packets that are not complete, and one of the largest must fit into it"
             )
+        if (self.cluster.link_tls_key or self.cluster.link_tls_ca) and not self.cluster.link_tls_cert:
+            raise ConfigError("cluster.link_tls_key and cluster.link_tls_ca need a certificate: cluster.link_tls_cert")
         for url in self.listen:
             protocol = protocol_named(url.scheme)
             problem = tls_problem(url)

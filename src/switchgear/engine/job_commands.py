@@ -145,7 +145,6 @@ class JobCommands:
         `edges` has an EdgePolicy for each. A predecessor that the job already has keeps its policy.
         """
         state = self._state
-        state.refuse_edges()
         if state.jobs.get(job.id) is not job:
             raise Refused(REFUSED_CONFLICT, f"{{}} is {job.state.name.lower()}", job.id)
         if edges:

@@ -317,7 +317,7 @@ class PostgresReads:
         for some in _parts([name for name in names if name], NAMES_AT_ONCE):
             result = await self.ask(self.searcher, "find_named", bytea_array(some), bigint(since_us))
             job_ids = [number(result, row, 1) for row in range(result.ntuples)]
-            for job in await self._jobs_without_payloads(job_ids, functions):
+            for job in await self.jobs_without_payloads(job_ids, functions):
                 found[job.name] = job
         return found
 
@@ -333,7 +333,7 @@ class PostgresReads:
                 from_id = max(from_id, await self.search_bound(before_id, count, states))
             some = replace(query, before_id=before_id, from_id=from_id, limit=query.limit - len(found))
             job_ids = await self._matching_ids(some, states, function_id)
-            found += await self._jobs_without_payloads(job_ids, functions)
+            found += await self.jobs_without_payloads(job_ids, functions)
             if from_id <= query.from_id:
                 break
             before_id = from_id
@@ -356,7 +356,7 @@ class PostgresReads:
                 job_ids.append(number(result, row, 0))
         return job_ids
 
-    async def _jobs_without_payloads(self, job_ids: Sequence[int], functions: Mapping[int, Function]) -> list[Job]:
+    async def jobs_without_payloads(self, job_ids: Sequence[int], functions: Mapping[int, Function]) -> list[Job]:
         """These jobs in this order, as far as they are stored."""
         jobs: list[Job] = []
         for some in _parts(job_ids, JOBS_AT_ONCE):

@@ -24,6 +24,7 @@ from switchgear.engine.submit_options import SubmitOptions
 from switchgear.errors import Refused
 from switchgear.model import FINAL_STATES, Function, Job, JobState, Peer
 from switchgear.net.owners.channels import ClusterChannels
+from switchgear.net.owners.foreign_edges import ForeignEdges
 from switchgear.net.owners.messages import (
     Accepted,
     Data,
@@ -40,8 +41,9 @@ from switchgear.net.owners.messages import (
     option_values,
     options_of,
 )
+from switchgear.net.owners.stored_for_owners import StoredForOwners
 from switchgear.partitions import partition_of
-from switchgear.refusals import REFUSED_FULL, REFUSED_LIMIT, REFUSED_STORAGE
+from switchgear.refusals import REFUSED_FULL, REFUSED_STORAGE
 from switchgear.storage.postgres_partition_store import BORROWED
 
 __all__ = ["Relay", "RelayLink", "WantedRetry"]
@@ -51,6 +53,8 @@ PATIENCE_SECONDS: Final = 30.0
 # So many submissions may wait for answers of owners; a client that sends more is refused, as by a full queue.
 MOST_UNANSWERED: Final = 100_000
 FAILED_CODE: Final = 255
+# So many ids stay for single jobs when a graph reserves some.
+SPARE_IDS: Final = 1 << 19
 
 
 class RelayLink(Protocol):
@@ -98,6 +102,10 @@ class Relay(Placement):
     def __init__(self, engine: Engine, channels: ClusterChannels) -> None:
         self.engine = engine
         self.channels = channels
+        self.edges: ForeignEdges  # the member sets it, and the next one
+        self.stored_for_owners: StoredForOwners
+        self.look_soon: Callable[[], None] = lambda: None
+        self.ids_end = 0  # this node may use ids below it
         self.ready: set[int] = set()  # partitions that this node has, with all their jobs
         self.overrides: dict[bytes, int] = {}
         self.links: dict[int, RelayLink] = {}  # by partition, the link to its owner
@@ -135,11 +143,6 @@ class Relay(Placement):
         subscriber: Peer | None,
         options: SubmitOptions | None,
     ) -> Job:
-        if options is not None and (options.predecessors or options.name or options.linked is not None):
-            raise Refused(
-                REFUSED_LIMIT,
-                "jobs with predecessors or names are not possible: the server is one of several that own functions",
-            )
         if len(self._unanswered) >= MOST_UNANSWERED:
             raise Refused(REFUSED_FULL, "too many submissions wait for other nodes")
         engine = self.engine
@@ -201,6 +204,32 @@ class Relay(Placement):
         self._forget(shadow)
         return True
 
+    def ids_left(self) -> int:
+        return self.ids_end - self.engine.next_job_id - SPARE_IDS
+
+    def store_for_owners(self, jobs: list[Job]) -> None:
+        self.stored_for_owners.store(jobs)
+
+    def follow_stored(self, jobs: Iterable[Job]) -> None:
+        """Peers of this node have subscribed to jobs that are stored for other owners now."""
+        for job in jobs:
+            shadow = self._shadows[job.id] = Shadow(job, None, self._loop.time())
+            self._pass_on(shadow)
+
+    def await_job(self, job_id: int) -> None:
+        self.edges.await_job(job_id)
+
+    def job_retried(self, job: Job) -> None:
+        self.edges.job_retried(job.id)
+
+    def owner_of_predecessor(self, job_id: int) -> str:
+        return self.edges.owner_of(job_id)
+
+    def is_unanswered(self, job_id: int) -> bool:
+        """Whether a submission of this id is on its way to its owner, or its end to this node."""
+        shadow = self._shadows.get(job_id)
+        return (shadow is not None and not shadow.is_only_watched) or job_id in self.stored_for_owners.waiting
+
     def note_retry(self, job: Job, delay_us: int, error: bytes | None, attempts_limit: int) -> None:
         self.retries[job.id] = WantedRetry(delay_us, error, attempts_limit)
 
@@ -260,10 +289,12 @@ class Relay(Placement):
         for partition in [partition for partition in self._waiting if partition in links]:
             for shadow in self._waiting.pop(partition).values():
                 self._pass_on(shadow)
+        self.edges.use_links(links)
 
     def link_lost(self, link: RelayLink) -> None:
         """Send everything that was sent over this link and is not finished to the next owner."""
         self.links = {partition: other for partition, other in self.links.items() if other is not link}
+        self.edges.use_links(self.links)
         for shadow in [shadow for shadow in self._shadows.values() if shadow.link is link]:
             self._wait_again(shadow)
         lost = [report for report in self._reports.values() if report.link is link]

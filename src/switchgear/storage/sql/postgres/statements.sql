@@ -460,3 +460,12 @@ SELECT text FROM sg_meta WHERE key = 'link_secret'
 
 -- name: node_addresses
 SELECT id, name, address, version FROM sg_node WHERE epoch > 0 ORDER BY id
+
+-- name: put_inbox
+INSERT INTO sg_inbox (partition, jobs) VALUES ($1::bigint, $2::bigint[])
+
+-- name: inbox
+SELECT id, partition, jobs FROM sg_inbox WHERE partition = ANY ($1::bigint[]) ORDER BY id LIMIT 100
+
+-- name: empty_inbox
+DELETE FROM sg_inbox WHERE id = ANY ($1::bigint[])
