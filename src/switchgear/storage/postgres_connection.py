@@ -49,10 +49,10 @@ class Statement(NamedTuple):
 
 
 PROCESS: Final = Statement(b"sg_process", b"SELECT pg_backend_pid()")
-# Plans that do not depend on the length of an array: a batch is looked up by id, whatever its size. A plan is made once,
-# often while the tables are empty, and would then read whole tables for each batch, until PostgreSQL has analyzed them,
-# after a minute: so it uses an index wherever there is one. And limits that the database or the role has for everybody
-# would end idle connections, and long commits again and again.
+# Plans that do not depend on the length of an array: a batch is looked up by id, whatever its size. A plan is made
+# once, often while the tables are empty, and would then read whole tables for each batch, until PostgreSQL has analyzed
+# them, after a minute: so it uses an index wherever there is one. And limits that the database or the role has for
+# everybody would end idle connections, and long commits again and again.
 SESSION: Final = Statement(
     b"sg_session",
     b"SELECT set_config(name, CASE WHEN name = 'plan_cache_mode' THEN 'force_generic_plan'"
