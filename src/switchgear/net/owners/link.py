@@ -23,6 +23,7 @@ from switchgear.net.owners.messages import (
     ChannelMessage,
     Message,
     Revoke,
+    Serves,
     VerbAnswer,
     decode_from_owner,
     decode_to_owner,
@@ -65,6 +66,7 @@ class AcceptedLink(LinkConnection):
         host, port = (self._transport.get_extra_info("peername") or ("", 0))[:2]
         transport = LinkTransport(self, host, port)
         name = self._accepting.hello.name
+        self.begin_turn()
         self.session = LinkSession(listener.hub, listener.relay, listener.run_verb, transport, name)
 
     def begin_turn(self) -> None:
@@ -157,6 +159,8 @@ class NodeLink(LinkConnection):
         self.is_usable = False
         self.is_closed = False
         self.why_failed = ""
+        self.node_id = handshake.to_node_id
+        self.served: dict[bytes, tuple[str, int]] = {}
 
     # --- the beginning ---
 
@@ -220,6 +224,8 @@ class NodeLink(LinkConnection):
             read = self._asked.pop(message.number, None)
             if read is not None:
                 read.finish(message)
+        elif isinstance(message, Serves):
+            self.served = {function: (host, port) for function, host, port in message.listeners}
         else:
             self._relay.receive(self, message)
 

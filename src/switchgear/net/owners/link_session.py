@@ -42,6 +42,7 @@ from switchgear.net.owners.messages import (
     RetryWanted,
     Revoke,
     Room,
+    Serves,
     SubmissionRefused,
     Submit,
     Unwatch,
@@ -123,6 +124,8 @@ class LinkSession(Output):
             LookIntoInbox: self._on_look_into_inbox,
         }
         relay.edges.sessions[self] = None
+        if relay.served:
+            self.send(Serves(relay.served))
 
     def receive(self, message: Message) -> None:
         """Handle a message of the node, as the engine's speaker."""

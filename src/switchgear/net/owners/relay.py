@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from switchgear.engine.engine import Engine
-from switchgear.engine.placement import Placement
+from switchgear.engine.placement import BORROWED, Placement
 from switchgear.engine.submit_options import SubmitOptions
 from switchgear.errors import Refused
 from switchgear.model import FINAL_STATES, Function, Job, JobState, Peer
@@ -44,7 +44,6 @@ from switchgear.net.owners.messages import (
 from switchgear.net.owners.stored_for_owners import StoredForOwners
 from switchgear.partitions import partition_of
 from switchgear.refusals import REFUSED_FULL, REFUSED_STORAGE
-from switchgear.storage.postgres_partition_store import BORROWED
 
 __all__ = ["Relay", "RelayLink", "WantedRetry"]
 
@@ -59,6 +58,9 @@ SPARE_IDS: Final = 1 << 19
 
 class RelayLink(Protocol):
     """The link to an owner."""
+
+    node_id: int
+    served: dict[bytes, tuple[str, int]]  # by function, the listener for its connections
 
     def send(self, message: Message) -> None: ...
 
@@ -104,6 +106,7 @@ class Relay(Placement):
         self.channels = channels
         self.edges: ForeignEdges  # the member sets it, and the next one
         self.stored_for_owners: StoredForOwners
+        self.served: list[tuple[bytes, str, int]] = []  # what this node tells others with `Serves`
         self.look_soon: Callable[[], None] = lambda: None
         self.ids_end = 0  # this node may use ids below it
         self.ready: set[int] = set()  # partitions that this node has, with all their jobs
