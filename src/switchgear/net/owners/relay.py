@@ -243,7 +243,14 @@ class Relay(Placement):
         unanswered, reports = self._unanswered, self._reports
         if not unanswered and not reports:
             return False
-        return any(job.id in unanswered or job.id in reports for _, job in promised)
+        for _, job in promised:
+            # By identity: if this node has become the owner, the real job has the same id, and is answered for by the
+            # link of this node to itself.
+            shadow = unanswered.get(job.id)
+            report = reports.get(job.id)
+            if (shadow is not None and shadow.job is job) or (report is not None and report.copy is job):
+                return True
+        return False
 
     def lost_reports(self, promised: Sequence[tuple[int, Job]]) -> list[int]:
         """The places of answers that would say that a report is stored, and its owner has not said so."""
