@@ -46,7 +46,7 @@ class Peer:
         return int(submitted.result(timeout=PATIENCE_SECONDS))
 
     def kept(self) -> int | None:
-        return sum(future.status == "finished" for future in self._futures)
+        return sum(1 for future in self._futures if future.status == "finished")
 
     def waiting(self) -> int:
         return len(self._futures)
