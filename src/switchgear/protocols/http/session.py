@@ -106,6 +106,7 @@ class HttpSetup:
         self._date_seconds = -1
         # What begins and separates the parts of an answer to a submission; see `HttpSession.tell_created`.
         self.created_body = b'\r\n\r\n{"handle":"' + self.handle_json
+        self.polled_start = b'{"handle":"' + self.handle_json  # of a job in an answer to a poll
         self._created_start = b""
         self._created_key = -1  # what that one depends on, besides the date
         self._given_start = b""
@@ -451,17 +452,17 @@ class HttpSession(ByteSession):
         call = self.call
         head = None if call is None else call.request.head
         number = str(job_id).encode()
-        lines = [number, ATTEMPT_LINE_START, ONE if attempt == 1 else str(attempt).encode()]
+        end = ONE if attempt == 1 else str(attempt).encode()
         if trace:
-            lines += [b"\r\ntraceparent: ", trace]
+            end += b"\r\ntraceparent: " + trace
         usual = head is not None and head.keeps_alive and not head.is_version_1_0 and not self.closing
         if not usual or self.ended or len(payload) > LONG_ANSWER_BYTES:
-            line = b"".join([ATTACHMENT, self.setup.job_line_start, *lines, b"\r\n"])
+            line = b"".join([ATTACHMENT, self.setup.job_line_start, number, ATTEMPT_LINE_START, end, b"\r\n"])
             self.respond(200, payload, BYTES, line)
             return
         self._count(200)
         start = self.setup.given_start(self.engine.now_us, len(payload))
-        self.send(b"".join([start, *lines, b"\r\n\r\n", payload]))
+        self.send(b"".join([start, number, ATTEMPT_LINE_START, end, b"\r\n\r\n", payload]))
         self.end_call(keeps_alive=True)
 
     def begin_stream(self, status: int, content_type: bytes) -> None:
@@ -527,6 +528,12 @@ class HttpSession(ByteSession):
         if not values:
             self.respond(status, parts[0])
             return
+        yield from self.respond_parts_in_steps(status, parts, values, may_refuse=may_refuse)
+
+    def respond_parts_in_steps(
+        self, status: int, parts: list[bytes], values: list[LongBytes], *, may_refuse: bool = True
+    ) -> Iterator[Step]:
+        """The same for JSON that is encoded except for long values between its parts."""
         memory = self.engine.memory
         held_bytes = sum([len(value) for value in values])
         if may_refuse and not memory.has_room(held_bytes):
