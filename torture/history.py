@@ -277,6 +277,11 @@ class History:
         job.held_until_ns = self.now_ns + int(held_seconds * 1e9)
         self._held[by][job] = None
 
+    @property
+    def may_take_back(self) -> bool:
+        """Whether a server may take back jobs that workers have, without a word."""
+        return self.is_stopping or self.cancel_seconds > 0
+
     def _is_cancel_on_its_way(self, job: KnownJob) -> bool:
         return job.is_cancel_sent and self.now_ns - job.ended_at_ns < self.cancel_seconds * 1e9
 

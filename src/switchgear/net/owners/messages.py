@@ -42,6 +42,7 @@ __all__ = [
     "RetryWanted",
     "Revoke",
     "Room",
+    "Serves",
     "SubmissionRefused",
     "Submit",
     "Unwatch",
@@ -314,9 +315,15 @@ class AwaitedRetried(Message, tag=31):
     id: int
 
 
+class Serves(Message, tag=32):
+    """The listeners of this node that only the owner of a function can serve: function, host and port."""
+
+    listeners: list[tuple[bytes, str, int]]
+
+
 Report = Done | Failed | Lost | Give | RetryWanted | Progress | Data | Warn
 ToOwner = Submit | Watch | Unwatch | Room | Report | Ask | Listen | Await | AwaitNoMore | LookIntoInbox
-OwnersAnswer = Accepted | SubmissionRefused | Moved | VerbAnswer | ChannelMessage | Reported
+OwnersAnswer = Serves | Accepted | SubmissionRefused | Moved | VerbAnswer | ChannelMessage | Reported
 AboutAwaited = Awaited | AwaitedEnded | AwaitedRetried
 FromOwner = OwnersAnswer | Progress | Data | Warn | End | Assign | Revoke | AboutAwaited
 

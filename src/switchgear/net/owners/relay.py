@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from switchgear.engine.engine import Engine
-from switchgear.engine.placement import Placement
+from switchgear.engine.placement import BORROWED, FOREIGN_LIMIT, Placement
 from switchgear.engine.submit_options import SubmitOptions
 from switchgear.errors import Refused
 from switchgear.model import FINAL_STATES, Function, Job, JobState, Peer
@@ -44,7 +44,6 @@ from switchgear.net.owners.messages import (
 from switchgear.net.owners.stored_for_owners import StoredForOwners
 from switchgear.partitions import partition_of
 from switchgear.refusals import REFUSED_FULL, REFUSED_STORAGE
-from switchgear.storage.postgres_partition_store import BORROWED
 
 __all__ = ["Relay", "RelayLink", "WantedRetry"]
 
@@ -59,6 +58,9 @@ SPARE_IDS: Final = 1 << 19
 
 class RelayLink(Protocol):
     """The link to an owner."""
+
+    node_id: int
+    served: dict[bytes, tuple[str, int]]  # by function, the listener for its connections
 
     def send(self, message: Message) -> None: ...
 
@@ -104,6 +106,7 @@ class Relay(Placement):
         self.channels = channels
         self.edges: ForeignEdges  # the member sets it, and the next one
         self.stored_for_owners: StoredForOwners
+        self.served: list[tuple[bytes, str, int]] = []  # what this node tells others with `Serves`
         self.look_soon: Callable[[], None] = lambda: None
         self.ids_end = 0  # this node may use ids below it
         self.ready: set[int] = set()  # partitions that this node has, with all their jobs
@@ -185,12 +188,14 @@ class Relay(Placement):
         return None if shadow is None else shadow.job
 
     def stand_in(self, job: Job) -> Job | None:
-        if job.state in FINAL_STATES or self.is_ours(job.function.name):
+        if job.state in FINAL_STATES:
             return None
         shadow = self._shadows.get(job.id)
         if shadow is not None:
             return shadow.job
-        function = self.engine.function_named(job.function.name)
+        # It may be a job of this node that is in the inbox, and is asked for by this node's link to itself.
+        function = Function(job.function.name)
+        function.limits = [FOREIGN_LIMIT] * 3
         made = Job(job.id, function, job.unique, b"", job.priority, job.delivery, job.created_us)
         made.state = job.state
         return made
@@ -240,7 +245,14 @@ class Relay(Placement):
         unanswered, reports = self._unanswered, self._reports
         if not unanswered and not reports:
             return False
-        return any(job.id in unanswered or job.id in reports for _, job in promised)
+        for _, job in promised:
+            # By identity: if this node has become the owner, the real job has the same id, and is answered for by the
+            # link of this node to itself.
+            shadow = unanswered.get(job.id)
+            report = reports.get(job.id)
+            if (shadow is not None and shadow.job is job) or (report is not None and report.copy is job):
+                return True
+        return False
 
     def lost_reports(self, promised: Sequence[tuple[int, Job]]) -> list[int]:
         """The places of answers that would say that a report is stored, and its owner has not said so."""
