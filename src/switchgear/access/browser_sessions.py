@@ -53,6 +53,11 @@ class BrowserSessions:
             return None
         return permissions
 
+    def end_us(self, cookie: bytes) -> int:
+        """When this cookie is not valid any more; 0 if it is not valid now."""
+        found = self._sessions.get(_key(cookie)) if len(cookie) <= LONGEST_COOKIE_BYTES else None
+        return 0 if found is None else found[1]
+
     def make_code(self, permissions: Permissions, now_us: int) -> str:
         """A new login code for an identity."""
         code = CODE_PREFIX + token_urlsafe(32)

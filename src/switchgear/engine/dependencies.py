@@ -23,6 +23,7 @@ from typing import Final
 from switchgear.engine.cross_function_edges import CrossFunctionEdges
 from switchgear.engine.deadlines import DeadlineKind, Deadlines
 from switchgear.engine.packed_queues import PackedQueues
+from switchgear.engine.placement import Placement, is_copy
 from switchgear.engine.sliced_work import SlicedKind, SlicedWork
 from switchgear.engine.state import EngineState
 from switchgear.engine.unsuccessful_jobs import UnsuccessfulJobs
@@ -64,6 +65,8 @@ class Dependencies:
         self.waited_for: set[int] = set()
         # New jobs with ERROR edges whose predecessors were all done before, and that are skipped in the next turn.
         self.unneeded: dict[int, Job] = {}
+        # Predecessors of other engines that are unfinished, and those of which it is not known yet how they are.
+        self.foreign: dict[int, None] = {}
         self.linking: dict[int, Job] = {}  # jobs of very many predecessors that are not yet in the tables
         self._state = state
         self._deadlines = deadlines
@@ -84,6 +87,8 @@ class Dependencies:
         if self._packed.job_count:
             for job_id in job_ids:
                 self._packed.job(job_id)  # a predecessor must not be packed
+        if self._state.placement is not None:
+            return self._blockers_of_all_engines(job_ids, edges, self._state.placement)
         unfinished = self._state.jobs
         unsuccessful = self.unsuccessful
         blockers = []
@@ -95,6 +100,25 @@ class Dependencies:
         for job_id in job_ids:
             if job_id in unfinished or job_id in unsuccessful:
                 blockers.append(job_id)
+        return blockers
+
+    def _blockers_of_all_engines(self, job_ids: Sequence[int], edges: bytes, placement: Placement) -> list[int]:
+        """The same among several engines: an unknown job may be one of another engine, and is waited for until that is
+        known."""
+        unfinished = self._state.jobs
+        unsuccessful = self.unsuccessful
+        blockers = []
+        for job_id, policy in zip(job_ids, edges or bytes(len(job_ids))):
+            job = unfinished.get(job_id)
+            if job is not None and not is_copy(job):
+                blockers.append(job_id)
+            elif job_id in unsuccessful:
+                if policy < RUN:
+                    blockers.append(job_id)
+            else:
+                blockers.append(job_id)
+                self.foreign[job_id] = None
+                placement.await_job(job_id)
         return blockers
 
     def wait_for(self, job: Job, blockers: list[int]) -> None:
@@ -148,7 +172,7 @@ class Dependencies:
         is_durable = bool(job.delivery)
         for job_id in pending:  # the list grows in the loop
             other = state.jobs.get(job_id)
-            if other is not None and not other.delivery:
+            if other is not None and not other.delivery and job_id not in self.foreign:
                 if not is_durable:
                     self.waited_for.add(job_id)
                     continue
@@ -187,7 +211,7 @@ class Dependencies:
 
     def _add_edge(self, job_id: int, job: Job) -> None:
         predecessor = self._state.jobs.get(job_id)
-        if predecessor is not None and predecessor.function is not job.function:
+        if predecessor is not None and predecessor.function is not job.function and job_id not in self.foreign:
             self.cross_function_edges.add(predecessor, job.function)
         waiting = self.successors.get(job_id)
         if waiting is None:
@@ -378,6 +402,8 @@ class Dependencies:
         if job.id in self.successors:
             self.has_failure_policy.add(job.id)
             self.cross_function_edges.retried(job, self.waiting_for(job.id))
+        if self._state.placement is not None:
+            self._state.placement.job_retried(job)
 
     def unsuccessful_with_successors(self) -> frozenset[int]:
         """The unsuccessful jobs that others wait for: few, however large the graph is."""
@@ -389,6 +415,7 @@ class Dependencies:
         self.cross_function_edges.clear()
         self.has_failure_policy.clear()
         self.waited_for.clear()
+        self.foreign.clear()
         self.unneeded.clear()
         self.linking.clear()
         self._unlinking.clear()

@@ -26,6 +26,7 @@ from switchgear.engine.dependencies import Dependencies
 from switchgear.engine.dispatcher import Dispatcher
 from switchgear.engine.explain import ExplainParts, Reason, explain
 from switchgear.engine.flows import Flows
+from switchgear.engine.foreign_predecessors import ForeignPredecessors
 from switchgear.engine.functions import FunctionRegistry
 from switchgear.engine.graph_parts import GraphParts
 from switchgear.engine.graph_submission import NONE_RESERVED, GraphSubmission, JobTemplate
@@ -150,11 +151,22 @@ class Engine:
         )
         schedules = self._schedules = ScheduleRunner(state, deadlines, packed, self._submissions)
         self.administration = Administration(state, sliced_work, queues, dispatcher)
+        foreign = ForeignPredecessors(state, packed, dependencies, transitions, self.unsuccessful_jobs)
         handover = Handover(
-            state, functions, keys, lost_starts, attempts, dispatcher, dependencies, transitions, workers, schedules
+            state,
+            functions,
+            keys,
+            lost_starts,
+            attempts,
+            dispatcher,
+            dependencies,
+            transitions,
+            workers,
+            schedules,
+            foreign,
         )
         self._restore = Restore(
-            state, deadlines, packed, queues, keys, attempts, dispatcher, dependencies, transitions, handover
+            state, deadlines, packed, queues, keys, attempts, dispatcher, dependencies, transitions, handover, foreign
         )
         self.deadline_dispatch = DeadlineDispatch(
             state,
@@ -273,7 +285,7 @@ class Engine:
     @property
     def ids_end(self) -> int:
         """No job has this id or a higher one."""
-        return self._state.next_job_id if self._state.placement is None else ALL_IDS
+        return self._state.ids_end
 
     @property
     def refusal(self) -> Refused | None:
@@ -292,6 +304,11 @@ class Engine:
     @placement.setter
     def placement(self, placement: Placement | None) -> None:
         self._state.placement = placement
+
+    @property
+    def foreign_predecessors(self) -> ForeignPredecessors:
+        """Jobs of other engines that jobs of this one wait for."""
+        return self._restore.foreign
 
     @property
     def handing_out(self) -> bool:
@@ -414,6 +431,10 @@ class Engine:
         the speaker waits."""
         if job.delivery:
             self._state.promise(job)
+
+    def promise_report(self, copy: Job) -> None:
+        """Note that the speaker has reported on a borrowed copy: the owner stores that before the next answer."""
+        self._state.promise(copy)
 
     def drop_contents(self, job: Job) -> None:
         """Free the payload, the result and the texts of a job that has ended; see `EngineState.drop_contents`."""
@@ -699,6 +720,10 @@ class Engine:
         one; raises CycleRefused. Yields between two of them."""
         return self._commands.let_successors_wait(job, job_ids)
 
+    def let_waiting_wait(self, job_id: int, job_ids: tuple[int, ...]) -> Iterator[None]:
+        """The same for a job that may be another engine's."""
+        return self._commands.let_waiting_wait(job_id, job_ids)
+
     def complete_without_run(self, job: Job, result: bytes = b"") -> None:
         """Complete a job that does not run with a result, without running it; raises Refused."""
         self._commands.complete_without_run(job, result)
@@ -776,6 +801,13 @@ class Engine:
         is free.  Jobs that it is running stay with it.
         """
         self._workers.describe(worker, tags, resources)
+
+    def use_elsewhere(self, worker: Worker, amounts: tuple[tuple[bytes, int], ...]) -> None:
+        """Jobs that this engine does not know use this much of the worker's resources, sorted by name.
+
+        A negative amount is that of jobs that this engine has given to the worker, and another one runs.
+        """
+        self._workers.use_elsewhere(worker, amounts)
 
     def forget_functions(self, worker: Worker) -> None:
         """Deregister a worker from all functions."""

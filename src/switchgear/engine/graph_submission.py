@@ -22,6 +22,7 @@ from itertools import chain
 from typing import Final, TypeAlias
 
 from switchgear.engine.graph_parts import GraphParts
+from switchgear.engine.placement import is_foreign
 from switchgear.engine.submissions import QUEUE_IS_FULL
 from switchgear.engine.submit_options import SubmitOptions
 from switchgear.errors import CycleRefused, Refused
@@ -203,7 +204,7 @@ class GraphSubmission:
 
     def _refuse_later(self, number: int, predecessors: Sequence[int]) -> None:
         """Raise Refused if a predecessor comes later in the graph, or was never a job."""
-        next_id = self._parts.state.next_job_id
+        next_id = self._parts.state.ids_end
         below_id = self._below_id
         for predecessor in predecessors:
             if number <= predecessor < below_id or not 0 < predecessor < next_id:
@@ -382,7 +383,6 @@ class GraphSubmission:
 
     def _refuse_if_full(self) -> None:
         state = self._parts.state
-        state.refuse_edges()
         if state.refusal is not None and not self._released:  # a worker may always release its jobs
             raise Refused(state.refusal.reason, str(state.refusal))
         if not self._new and not self.retried:
@@ -396,7 +396,7 @@ class GraphSubmission:
             counts[template.function] = counts.get(template.function, 0) + template.count
         for template in self._templates:
             limit = template.function.limits[template.priority % URGENT]
-            if limit and template.count and template.function.total + counts[template.function] > limit:
+            if limit > 0 and template.count and template.function.total + counts[template.function] > limit:
                 raise Refused(REFUSED_FULL, QUEUE_IS_FULL)
 
     def _refuse_without_memory(self) -> None:
@@ -475,7 +475,10 @@ class GraphSubmission:
         """Submit the jobs and change the others, as was checked. Nothing of this can be refused."""
         if self._is_reserved:
             self._parts.state.unused_ids -= len(self._new)
-        yield from self._submit_new()
+        if self._has_foreign_jobs():
+            yield from self._store_for_owners()
+        else:
+            yield from self._submit_new()
         commands = self._parts.commands
         packed = self._parts.packed
         for job_id, job in self.retried.items():
@@ -499,6 +502,42 @@ class GraphSubmission:
             if unfinished is not None:  # if a worker has taken the job meanwhile, it is taken back
                 commands.add_predecessors(unfinished, self._actual(planned), b"", is_checked=True)
             yield
+
+    def _has_foreign_jobs(self) -> bool:
+        """Whether some of the new jobs are of functions of other engines."""
+        if self._parts.state.placement is None:
+            return False
+        return any(template.count and is_foreign(template.function) for template in self._templates)
+
+    def _store_for_owners(self) -> Iterator[None]:
+        """Store all new jobs in one transaction, from which each engine takes those of its functions."""
+        state = self._parts.state
+        placement = state.placement
+        assert placement is not None
+        jobs: list[Job] = []
+        number = self._first_id
+        for name, payload, template, after in self._new:
+            options = template.options
+            options.name = name
+            options.edges = bytes(self._edges.pop(number, b"")) if self._edges else b""
+            options.predecessors = self._actual(after)
+            job = self._parts.submissions.job_for_owner(
+                template.function, payload, options, template.priority, number if self._is_reserved else 0
+            )
+            if template.subscriber is not None:
+                job.subscribers = [template.subscriber]
+            jobs.append(job)
+            self._note_submitted(job)
+            number += 1
+            yield
+        self._new = []
+        for job in jobs:
+            state.count_contents(job)
+            state.changed[job] = None
+            if job.subscribers is not None:
+                job.subscribers[0].subscriptions[job.id] = job
+        state.concern_speaker()
+        placement.store_for_owners(jobs)
 
     def _submit_new(self) -> Iterator[None]:
         new = self._new

@@ -17,6 +17,7 @@ from typing import Final
 from switchgear.engine.attempts import Attempts
 from switchgear.engine.dependencies import Dependencies
 from switchgear.engine.dispatcher import Dispatcher
+from switchgear.engine.foreign_predecessors import ForeignPredecessors
 from switchgear.engine.functions import FunctionRegistry
 from switchgear.engine.lost_starts import LostStarts
 from switchgear.engine.schedules import ScheduleRunner
@@ -58,6 +59,7 @@ class Handover:
         transitions: Transitions,
         workers: WorkerRegistry,
         schedules: ScheduleRunner,
+        foreign: ForeignPredecessors,
     ) -> None:
         self._state = state
         self._functions = functions
@@ -69,6 +71,7 @@ class Handover:
         self._transitions = transitions
         self._workers = workers
         self._schedules = schedules
+        self._foreign = foreign
 
     def let_go(self, functions: Iterable[Function], let_go: LetGo) -> Iterator[None]:
         """The steps after which the engine knows nothing of these functions; each takes less than a millisecond."""
@@ -94,6 +97,7 @@ class Handover:
                 if job.function in leaving:
                     self._remove(job, let_go)
             yield
+        self._foreign.let_go()
         for function in leaving:
             yield from self._free_held_keys(function)
             self._functions.let_go(function)
@@ -125,6 +129,7 @@ class Handover:
         self._keys.end_hold(job)
         self._transitions.unlist(job)
         self._dependencies.waited_for.discard(job.id)
+        self._foreign.goes(job)
         if job.kept == RESIDENT:
             let_go.resident_bytes += len(job.payload or b"")
         if not job.delivery:

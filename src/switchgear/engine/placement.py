@@ -15,14 +15,21 @@ from mypy_extensions import mypyc_attr
 from switchgear.engine.submit_options import SubmitOptions
 from switchgear.model import Function, Job, Peer
 
-__all__ = ["FOREIGN_LIMIT", "Placement", "is_foreign"]
+__all__ = ["BORROWED", "FOREIGN_LIMIT", "Placement", "is_copy", "is_foreign"]
 
 FOREIGN_LIMIT: Final = -1
+# The origin of borrowed copies of jobs, by which they are told from jobs of this engine.
+BORROWED: Final = "another node"
 
 
 def is_foreign(function: Function) -> bool:
     """Whether another engine has the jobs of this function."""
     return function.limits[0] == FOREIGN_LIMIT
+
+
+def is_copy(job: Job) -> bool:
+    """Whether this is a copy of a job of another engine, under the same id: its end is not the end of that job."""
+    return job.has_details and job.origin == BORROWED
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -59,12 +66,32 @@ class Placement:
     def stand_in(self, job: Job) -> Job | None:
         """A job that stands for this one of another engine, as the store has it, and can be subscribed to.
 
-        `None` for a job that has ended, or is this engine's.
+        `None` for a job that has ended.
         """
         raise NotImplementedError
 
     def abandon(self, job: Job) -> bool:
         """The last subscriber of a job has gone; returns whether the job is another engine's."""
+        raise NotImplementedError
+
+    def ids_left(self) -> int:
+        """How many ids this engine may use until it gets more."""
+        raise NotImplementedError
+
+    def store_for_owners(self, jobs: list[Job]) -> None:
+        """Store these new jobs, which are in no table, together with the other changes of this turn; then their owners
+        take them."""
+        raise NotImplementedError
+
+    def await_job(self, job_id: int) -> None:
+        """A job of this engine waits for a job that this engine does not know: find out how that one is, and tell the
+        engine (`Engine.foreign_predecessors`), now or later, but not in this call."""
+
+    def job_retried(self, job: Job) -> None:
+        """An unsuccessful job of this engine runs again; jobs of other engines may wait for it."""
+
+    def owner_of_predecessor(self, job_id: int) -> str:
+        """The name of the node with a job that a job of this engine waits for; empty if that is not known."""
         raise NotImplementedError
 
     def note_retry(self, job: Job, delay_us: int, error: bytes | None, attempts_limit: int) -> None:

@@ -12,7 +12,15 @@ from typing import Final
 
 from switchgear.model import Cause, Job, JobState
 
-__all__ = ["ENDED_WORDS", "NO_ERROR", "RootCause", "error_told", "predecessor_error", "root_cause"]
+__all__ = [
+    "ENDED_WORDS",
+    "NO_ERROR",
+    "RootCause",
+    "error_told",
+    "inherited_cause",
+    "predecessor_error",
+    "root_cause",
+]
 
 ENDED_WORDS: Final = {
     JobState.FAILED: "failed",
@@ -22,6 +30,10 @@ ENDED_WORDS: Final = {
 NO_ERROR: Final = b"no job that it waited for has failed"
 LONGEST_CAUSE_BYTES: Final = 300
 _ID: Final = re.compile(rb"job ([0-9]{1,19})(?=, which )")
+STATES_OF_WORDS: Final = {words.encode(): state for state, words in ENDED_WORDS.items()}
+_CAUSE: Final = re.compile(
+    rb"job ([0-9]{1,19}), which it waited for, (" + b"|".join(STATES_OF_WORDS) + rb")(?:: (.*))?", re.DOTALL
+)
 
 
 class RootCause:
@@ -50,6 +62,14 @@ def predecessor_error(cause: RootCause) -> bytes:
     """The error of a job that ends for this cause."""
     text = f"job {cause.job_id}, which it waited for, {ENDED_WORDS[cause.state]}".encode()
     return b"%b: %b" % (text, cause.text) if cause.text else text
+
+
+def inherited_cause(job: Job) -> RootCause | None:
+    """The cause of a job that ended because a predecessor did not succeed, as its error says; None for another job."""
+    if job.error is None or job.log[-1][0] not in (Cause.DOOMED, Cause.SKIPPED):
+        return None
+    found = _CAUSE.fullmatch(job.error)
+    return None if found is None else RootCause(int(found[1]), STATES_OF_WORDS[found[2]], found[3] or b"")
 
 
 def error_told(job: Job, name: Callable[[int], str]) -> bytes | None:

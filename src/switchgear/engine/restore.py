@@ -14,6 +14,7 @@ from switchgear.engine.attempts import Attempts
 from switchgear.engine.deadlines import DeadlineKind, Deadlines
 from switchgear.engine.dependencies import ERROR, Dependencies
 from switchgear.engine.dispatcher import Dispatcher
+from switchgear.engine.foreign_predecessors import ForeignPredecessors
 from switchgear.engine.handover import Handover
 from switchgear.engine.packed_queues import PackedQueues
 from switchgear.engine.ready_queues import ReadyQueues
@@ -64,8 +65,10 @@ class Restore:
         dependencies: Dependencies,
         transitions: Transitions,
         handover: Handover,
+        foreign: ForeignPredecessors,
     ) -> None:
         self.handover = handover  # the way back; `Engine` has as many attributes as it may have
+        self.foreign = foreign
         self._state = state
         self._deadlines = deadlines
         self._packed = packed

@@ -16,7 +16,7 @@ from switchgear.memory import MemoryAccount
 from switchgear.model import SECOND_US, Cause, Function, Job, JobState, JobTable, Peer, Schedule, Worker
 from switchgear.model.job import MOVE_BYTES
 from switchgear.model.names import NameTable
-from switchgear.refusals import REFUSED_CONFLICT, REFUSED_FULL, REFUSED_LIMIT
+from switchgear.refusals import REFUSED_CONFLICT, REFUSED_FULL
 
 __all__ = ["EngineSettings", "EngineState", "Observer"]
 
@@ -190,6 +190,11 @@ class EngineState:
             speaker.job_promised(job, self.batch)
 
     @property
+    def ids_end(self) -> int:
+        """No job has this id or a higher one."""
+        return self.next_job_id if self.placement is None else ALL_IDS
+
+    @property
     def source(self) -> int:
         """The number of the protocol by which the speaker submits jobs."""
         speaker = self.speaker
@@ -241,12 +246,6 @@ class EngineState:
             shown = name.decode("utf-8", "backslashreplace")
             raise Refused(REFUSED_CONFLICT, f"another node owns the function {shown}: ask that one")
 
-    def refuse_edges(self) -> None:
-        """Raise Refused if predecessors and graphs are not possible: jobs of other engines are not known here."""
-        if self.placement is not None:
-            text = "jobs cannot wait for other jobs: the server is one of several that own functions"
-            raise Refused(REFUSED_LIMIT, text)
-
     def is_name_reserved(self, name: bytes) -> bool:
         """Whether a job of this name is about to be submitted."""
         for names in self.reserved_names:  # noqa: SIM110  (a generator would take longer than all the rest)
@@ -256,8 +255,6 @@ class EngineState:
 
     def refuse_taken_name(self, name: bytes) -> None:
         """Raise Refused if an unfinished or reserved job has this name."""
-        if self.placement is not None:
-            raise Refused(REFUSED_LIMIT, "a job cannot have a name: the server is one of several that own functions")
         if name in self.names or self.is_name_reserved(name):
             raise Refused(REFUSED_CONFLICT, f"there is an unfinished job named {name!r}")
 

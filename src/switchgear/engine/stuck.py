@@ -29,6 +29,8 @@ class StuckFunctions:
             return False
         if len(self._sliced_work) or self._transitions.pending_failures:
             return False  # successors of failed jobs are still to be processed in this turn or the next
+        if self._dependencies.foreign:
+            return False  # what they wait for may be done by another engine
         for other in self._dependencies.cross_function_edges.waits_for(function):
             if other.total != other.waiting:
                 return False

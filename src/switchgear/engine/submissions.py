@@ -28,6 +28,7 @@ from switchgear.model import (
     URGENT,
     WAITING,
     Cause,
+    Delivery,
     Function,
     Job,
     Peer,
@@ -45,6 +46,24 @@ QUEUE_IS_FULL: Final = "Job queue is full"
 
 # So many edges take about as long as to submit a hundred jobs.
 LINKED_PER_SLICE: Final = 200
+
+NO_OPTIONS: Final = SubmitOptions()
+# The options that a job has under the same name.
+OPTIONS_OF_JOBS: Final = (
+    "run_at_us",
+    "expires_us",
+    "timeout_us",
+    "attempts_limit",
+    "reducer",
+    "origin",
+    "key",
+    "crash_limit",
+    "retention_us",
+    "requires",
+    "label",
+    "trace",
+    "name",
+)
 
 SUBMITTED_WAITING: Final = Cause.SUBMITTED_WAITING  # a global is cheaper to look up than a member of an enumeration
 
@@ -185,6 +204,36 @@ class Submissions:
         self._enter(job, subscriber, is_long)
         return job
 
+    def job_for_owner(
+        self, function: Function, payload: bytes, options: SubmitOptions, priority: int, reserved_id: int = 0
+    ) -> Job:
+        """A job of a graph of which other engines have parts: it is in no table, and its owner takes it when it is
+        stored."""
+        state = self._state
+        job = Job(reserved_id or state.next_job_id, function, b"", payload, priority, Delivery.HANDLE, state.now_us)
+        if not reserved_id:
+            state.next_job_id += 1
+        job.source = state.source
+        job.has_details = True
+        if options.details is not None:
+            job.details = options.details
+            return job
+        for name in OPTIONS_OF_JOBS:
+            value = getattr(options, name)
+            if value != getattr(NO_OPTIONS, name):
+                setattr(job, name, value)
+        job.predecessors, edges = without_repetitions(options.predecessors, options.edges)
+        if edges and has_policies(edges):
+            check_edges(edges, job.predecessors)
+            job.edges = edges
+        if job.predecessors:
+            job.state = WAITING
+            job.moves = [SUBMITTED_WAITING, state.now_us]
+        elif job.run_at_us > state.now_us:
+            job.state = SCHEDULED
+            job.moves = [Cause.SUBMITTED_EARLY, state.now_us]
+        return job
+
     def submit_wide(
         self,
         function_name: bytes,
@@ -202,12 +251,13 @@ class Submissions:
         another, its edges are removed again.
         """
         submission = (function_name, unique, payload, priority, delivery, subscriber, options)
-        self._state.refuse_edges()
         function = self._state.functions.get(function_name)
         if options.job_id or (unique and function is not None and self._packed.has_holder(function, unique)):
             return self.submit(*submission)
         if self._state.refusal is None and self._state.memory.has_room(options.held_bytes()):
             function = self._functions.named(function_name)
+            if is_foreign(function):
+                return self.submit(*submission)
             job = self.new_wide_job(function, payload, priority, delivery, options, unique)
             try:
                 for start in range(0, len(options.predecessors), LINKED_PER_SLICE):
@@ -281,16 +331,19 @@ class Submissions:
     def borrow(self, job: Job, subscriber: Peer) -> None:
         """Enter a copy of a job of another engine, which this one's workers may run once. It is never stored."""
         job.attempts_limit = 1
+        if job.requires:
+            self._requirements.join(job)
         self._queues.rank_last(job)
         self._enter(job, subscriber, False)
 
     def reserve_ids(self, count: int) -> range:
         """Reserve `count` consecutive ids for jobs that may be submitted later; raises Refused."""
         state = self._state
-        if count > 1:
-            state.refuse_edges()
         first_id = state.next_job_id
         if count > 1:
+            if state.placement is not None and count > state.placement.ids_left():
+                most = max(0, state.placement.ids_left())
+                raise Refused(REFUSED_LIMIT, f"there are ids for {most} jobs at this moment, not for {count}")
             if state.unused_ids + count > MOST_UNUSED_IDS:
                 raise Refused(REFUSED_LIMIT, f"more than {MOST_UNUSED_IDS} ids would be reserved and not used")
             state.unused_ids += count
@@ -409,7 +462,6 @@ class Submissions:
 
     def _await_predecessors(self, job: Job, predecessors: tuple[int, ...], edges: bytes) -> list[int]:
         """Let a new job wait for its predecessors that are not done, and return them."""
-        self._state.refuse_edges()
         if len(predecessors) > 1 and len(set(predecessors)) < len(predecessors):
             predecessors, edges = without_repetitions(predecessors, edges)
         job.predecessors = predecessors

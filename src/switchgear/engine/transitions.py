@@ -11,7 +11,8 @@ from switchgear.engine.deadlines import DeadlineKind, Deadlines
 from switchgear.engine.dependencies import ERROR, Dependencies, policy_of
 from switchgear.engine.dispatcher import Dispatcher
 from switchgear.engine.lifecycle import NEXT_STATE
-from switchgear.engine.predecessor_error import NO_ERROR, RootCause, predecessor_error, root_cause
+from switchgear.engine.placement import is_copy
+from switchgear.engine.predecessor_error import NO_ERROR, RootCause, inherited_cause, predecessor_error, root_cause
 from switchgear.engine.ready_queues import ReadyQueues
 from switchgear.engine.recent_causes import RecentCauses
 from switchgear.engine.requirements import Requirements
@@ -155,6 +156,19 @@ class Transitions:
         else:
             self._sliced_work.start(self._unblock_one_by_one(job_id), SlicedKind.UNBLOCK, job_id)
 
+    def predecessor_done(self, job_id: int) -> None:
+        """A job of another engine is done."""
+        self._unblock_successors(job_id)
+
+    def predecessor_failed(self, job: Job) -> None:
+        """A job of another engine has ended without success, as this copy of it says, and is remembered as such."""
+        cause = inherited_cause(job) or (root_cause(job) if job.error else None)
+        if cause is not None:
+            self.recent_causes.remember(job.id, job.function.name, cause)
+        if job.id in self._dependencies.has_failure_policy:
+            self._ending_cause = cause
+            self._propagate_failure(job)
+
     def _unblock_one_by_one(self, job_id: int) -> Iterator[None]:
         """Make very many successors ready, in the order in which they began to wait."""
         for job in self._dependencies.waiting_for(job_id):
@@ -225,13 +239,13 @@ class Transitions:
         must_propagate = False
         if job.state is DONE:
             function.done += 1
-            if self._dependencies.successors:
+            if self._dependencies.successors and not is_copy(job):
                 if job.has_details:
                     self._retain_for_successors(job)
                 self._unblock_successors(job.id)
         else:
             self._count_unsuccessful(job)
-            must_propagate = job.id in self._dependencies.has_failure_policy
+            must_propagate = job.id in self._dependencies.has_failure_policy and not is_copy(job)
         must_be_stored = job.delivery > 0
         if job.subscribers is not None:
             for subscriber in job.subscribers:
@@ -282,11 +296,12 @@ class Transitions:
 
     def _count_unsuccessful(self, job: Job) -> None:
         function = job.function
-        if job.has_details and self._dependencies.successors:
-            self._retain_for_successors(job)
         final_state = job.state
-        self._dependencies.remember_unsuccessful(job)
-        self._remember_cause(job)
+        if not is_copy(job):
+            if job.has_details and self._dependencies.successors:
+                self._retain_for_successors(job)
+            self._dependencies.remember_unsuccessful(job)
+            self._remember_cause(job)
         if final_state is JobState.FAILED:
             function.failed += 1
         elif final_state is JobState.CANCELLED:

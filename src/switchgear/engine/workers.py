@@ -11,7 +11,7 @@ from switchgear.engine.deadlines import DeadlineKind, Deadlines
 from switchgear.engine.dispatcher import Dispatcher
 from switchgear.engine.functions import FunctionRegistry
 from switchgear.engine.lost_starts import LostStarts
-from switchgear.engine.requirements import Requirements
+from switchgear.engine.requirements import Amounts, Requirements
 from switchgear.engine.sliced_work import SlicedKind, SlicedWork
 from switchgear.engine.state import EngineState
 from switchgear.engine.transitions import Transitions
@@ -145,6 +145,11 @@ class WorkerRegistry:
             worker.peer.wake(worker)
         if worker.woken_for is not None:
             self._wakeups.pass_on(worker)  # it may have been woken for a job that it no longer fits
+
+    def use_elsewhere(self, worker: Worker, amounts: Amounts) -> None:
+        """Jobs that this engine does not know use this much of the worker's resources."""
+        if worker.alive and self._requirements.use_elsewhere(worker, amounts) and worker.credits:
+            self._dispatcher.fill(worker)
 
     def forget_functions(self, worker: Worker) -> None:
         """Deregister a worker from all functions."""

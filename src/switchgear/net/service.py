@@ -321,6 +321,7 @@ class Service:
 
     async def _restore(self) -> bool:
         if self._owners is not None:
+            self._owners.bound_to_functions = self.listeners.bound_to_functions
             await self._owners.begin(self.hub)
             return True
         loading = asyncio.create_task(self.hub.load())
@@ -535,6 +536,11 @@ class Service:
         """
         for error in self.listeners.reload_tls():
             self.telemetry.emit("tls_not_reloaded", reason=error)
+        if self._owners is not None:
+            try:
+                self._owners.tls.reload()
+            except ConfigError as error:
+                self.telemetry.emit("tls_not_reloaded", reason=error)
         try:
             closed = self.listeners.reload_access()
         except ConfigError as error:

@@ -8,10 +8,10 @@ functions.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Container, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
-from switchgear.engine.placement import is_foreign
+from switchgear.engine.placement import is_copy, is_foreign
 from switchgear.errors import Fenced, StorageError
 from switchgear.model import Function, Job, Limiter, Schedule
 from switchgear.partitions import NodeLease, partition_of
@@ -20,18 +20,16 @@ from switchgear.storage.function_rows import FunctionsById
 from switchgear.storage.postgres import DEFAULT_PAYLOAD_MEMORY_BYTES, PostgresStore
 from switchgear.storage.postgres_connection import PostgresRefusal
 from switchgear.storage.postgres_fence import DEFAULT_LEASE_SECONDS
-from switchgear.storage.postgres_partitions import ClusterView, PostgresPartitions
+from switchgear.storage.postgres_partitions import ClusterView, LeaseIsHeld, PostgresPartitions
 from switchgear.storage.postgres_reads import number
 from switchgear.storage.postgres_rows import bigint
 from switchgear.storage.sqlite_rows import decode_policy
 
-__all__ = ["BORROWED", "NodeAddress", "PartitionStore"]
+__all__ = ["NodeAddress", "PartitionStore"]
 
 Result = TypeVar("Result")
 NodeAddress = tuple[int, str, str, str]  # id, name, address, version
 
-# The origin of borrowed copies of jobs, by which they are told from jobs of this node.
-BORROWED: Final = "another node"
 # So many ids of functions are reserved at a time, and more of them when fewer than half are left.
 FUNCTION_IDS: Final = 10_000
 # The node that has this partition deletes old history, for all.
@@ -54,6 +52,7 @@ class PartitionStore(PostgresStore):
         self.partitions = PostgresPartitions(connection, self.url, lease_seconds, name)
         self.fence = self._writer.lease = self.partitions
         self.overrides: dict[bytes, int] = {}
+        self.for_owners: Container[int] = ()  # new jobs that go into the inbox, of graphs of several owners
         self._function_ids_end = 0
         self._must_beat = False  # the next commit has to find out whether the store works
 
@@ -62,9 +61,16 @@ class PartitionStore(PostgresStore):
     async def join(self, address: str) -> None:
         """Create the tables if there are none, and enter this node."""
         await self.prepare()
-        await self._end_single_ownership()
         self.partitions.address = address
-        await self.partitions.join()
+        while True:
+            await self._end_single_ownership()
+            try:
+                await self.partitions.join()
+                break
+            except LeaseIsHeld:
+                # By another node, for the moment of its migration; a server that owns all jobs is found in the next
+                # round.
+                continue
         self._keep_lease()
         await self._learn_functions()
         await self._reserve_function_ids()
@@ -125,6 +131,10 @@ class PartitionStore(PostgresStore):
     async def hand_over(self, partitions: Sequence[int]) -> None:
         """Free these partitions. Their last changes must be stored."""
         await self._alone(lambda: self.partitions.hand_over(partitions))
+
+    async def empty_inbox(self, ids: Sequence[int], moved: Mapping[int, list[int]]) -> None:
+        """Delete rows of the inbox whose jobs this node has taken, and put jobs of other partitions into theirs."""
+        await self._alone(lambda: self.partitions.empty_inbox(ids, moved))
 
     async def evict(self, seen: NodeLease) -> bool:
         """Free all partitions of a dead node."""
@@ -216,8 +226,12 @@ class PartitionStore(PostgresStore):
         """Stage what belongs to this node: not borrowed copies of jobs, nor functions that others own."""
         if next_job_id:
             self._must_beat = True
-        own_jobs = [job for job in jobs if not (is_foreign(job.function) and job.origin == BORROWED)]
+        own_jobs = [job for job in jobs if not is_copy(job)]
         own_functions = [function for function in functions if not is_foreign(function)]
+        for job in own_jobs:
+            if job.id in self.for_owners and not job.revision:
+                partition = partition_of(job.function.name, self.overrides)
+                self._staged.inbox.setdefault(partition, []).append(job.id)
         super().stage(own_jobs, own_functions, 0, schedules)
 
     async def commit(self) -> Sequence[int]:
@@ -234,6 +248,14 @@ class PartitionStore(PostgresStore):
         return await super().drop_finished(before_us, keep_count, spare, now_us)
 
     # --- reading ---
+
+    async def read_heads(self, job_ids: Sequence[int]) -> list[Job]:
+        """These jobs without their payloads, as far as they are stored, whichever node owns them."""
+        try:
+            return await self._reads.jobs_without_payloads(job_ids, self._functions)
+        except StorageError:  # of a function that another node has used for the first time
+            await self._learn_functions()
+            return await self._reads.jobs_without_payloads(job_ids, self._functions)
 
     async def find_schedule_function(self, name: bytes) -> bytes | None:
         """The function of the schedule with this name, whichever node owns it."""

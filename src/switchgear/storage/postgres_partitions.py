@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from switchgear.errors import StorageError
 from switchgear.partitions import PARTITIONS, NodeLease, PartitionOwner
 from switchgear.storage.postgres_connection import NOT_AS_EXPECTED, PostgresConnection, PostgresRefusal, Step
 from switchgear.storage.postgres_fence import PostgresFence, signed, update_impatiently
-from switchgear.storage.postgres_rows import bigint, integer_array
+from switchgear.storage.postgres_rows import bigint, integer_array, integers
 from switchgear.storage.postgres_schema import STATEMENTS
 from switchgear.storage.process_identity import process_identity
 from switchgear.version import VERSION
@@ -25,7 +25,19 @@ from switchgear.version import VERSION
 if TYPE_CHECKING:
     from psycopg.pq.abc import PGresult
 
-__all__ = ["ClusterView", "PostgresPartitions"]
+__all__ = ["ClusterView", "LeaseIsHeld", "PostgresPartitions", "StoredForOwner"]
+
+
+class LeaseIsHeld(StorageError):
+    """A server owns all jobs, or is just going to migrate the tables."""
+
+
+class StoredForOwner(NamedTuple):
+    """Jobs that a node has stored for the owner of their partition, which has to take them."""
+
+    id: int
+    partition: int
+    jobs: list[int]
 
 
 class ClusterView(NamedTuple):
@@ -34,6 +46,7 @@ class ClusterView(NamedTuple):
     nodes: list[NodeLease]
     partitions: list[PartitionOwner]  # by number
     overrides: dict[bytes, int]  # the partitions of functions that were placed by operators
+    inbox: list[StoredForOwner]  # of the partitions that this node owns, the first rows
 
 
 class PostgresPartitions(PostgresFence):
@@ -56,7 +69,7 @@ class PostgresPartitions(PostgresFence):
         parameters = (bigint(self.node_id), *texts, lease_ms, process_identity().encode())
         (result,) = await self._connection.run([(STATEMENTS["join_node"], parameters)])
         if not result.ntuples:
-            raise StorageError(f"a server owns all jobs in {self._shown_url}, so no other can own some of them")
+            raise LeaseIsHeld(f"a server owns all jobs in {self._shown_url}, so no other can own some of them")
         self.epoch = 1
         self.beat_succeeded(sent_s)
 
@@ -74,8 +87,9 @@ class PostgresPartitions(PostgresFence):
 
     async def look(self) -> ClusterView:
         """All nodes and partitions as they are now."""
-        names = ("node_leases", "partitions", "places")
-        nodes, partitions, places = await self._connection.run([(STATEMENTS[name], ()) for name in names])
+        steps: list[Step] = [(STATEMENTS[name], ()) for name in ("node_leases", "partitions", "places")]
+        steps.append((STATEMENTS["inbox"], (integer_array(sorted(self.owned)),)))
+        nodes, partitions, places, stored = await self._connection.run(steps)
         leases = []
         for row in range(nodes.ntuples):
             node_id, epoch, beat, lease_ms, is_leaving = (signed(nodes, place, row) for place in range(5))
@@ -83,7 +97,19 @@ class PostgresPartitions(PostgresFence):
             leases.append(NodeLease(node_id, name, epoch, beat, lease_ms / 1000, process, bool(is_leaving)))
         owners = [PartitionOwner(signed(partitions, 1, row), signed(partitions, 2, row)) for row in range(PARTITIONS)]
         overrides = {bytes(places.get_value(row, 0) or b""): signed(places, 1, row) for row in range(places.ntuples)}
-        return ClusterView(leases, owners, overrides)
+        inbox = [
+            StoredForOwner(signed(stored, 0, row), signed(stored, 1, row), integers(stored.get_value(row, 2) or b""))
+            for row in range(stored.ntuples)
+        ]
+        return ClusterView(leases, owners, overrides, inbox)
+
+    async def empty_inbox(self, ids: Sequence[int], moved: Mapping[int, list[int]]) -> None:
+        """Delete rows of the inbox whose jobs this node has taken, and put jobs of other partitions into theirs."""
+        steps: list[Step] = [self.fence(), (STATEMENTS["empty_inbox"], (integer_array(list(ids)),))]
+        steps += [
+            (STATEMENTS["put_inbox"], (bigint(partition), integer_array(jobs))) for partition, jobs in moved.items()
+        ]
+        await self._fenced_update(steps)
 
     async def claim(self, partitions: Iterable[int]) -> dict[int, int]:
         """Take these partitions, as far as they are free; returns the epoch of each that this node owns from now on."""

@@ -197,7 +197,7 @@ class PostgresReads:
     async def plain(
         self, functions: Mapping[int, Function], only: Collection[int] | None = None
     ) -> AsyncGenerator[Sequence[PlainJob], None]:
-        """The plain ones of the unfinished jobs by id, some hundred at a time; with `only`, of these functions.
+        """The plain ones of the unfinished jobs by id, at most some hundred at a time; with `only`, of these functions.
 
         PostgreSQL finds the next ones while those before are being used: it may have a processor of its own.
         """
@@ -210,18 +210,20 @@ class PostgresReads:
                     return
                 asking = asyncio.create_task(self._ask_plain(number(result, count - 1, 0), only))
                 for start in range(0, count, PLAIN_PER_TURN):
-                    yield _plain_rows(result, range(start, min(count, start + PLAIN_PER_TURN)), functions)
+                    rows = _plain_rows(result, range(start, min(count, start + PLAIN_PER_TURN)), functions)
+                    if rows:
+                        self.jobs_read += len(rows)
+                        yield rows
                     await asyncio.sleep(0)
-                self.jobs_read += count
         finally:
             asking.cancel()
             await asyncio.gather(asking, return_exceptions=True)
 
     async def _ask_plain(self, after_id: int, only: Collection[int] | None) -> PGresult:
         if only is not None:
-            after = (bigint(after_id), bigint(PLAIN_AT_ONCE), integer_array(sorted(only), "integer"))
-            return await self.ask(self.reader, "owned_plain", *after)
-        return await self.ask(self.reader, "unfinished_plain", bigint(after_id), bigint(PLAIN_AT_ONCE))
+            functions = integer_array(sorted(only), "integer")
+            return await self.ask(self.reader, "owned_plain", bigint(after_id), functions)
+        return await self.ask(self.reader, "unfinished_plain", bigint(after_id))
 
     async def holding_their_key(
         self, functions: Mapping[int, Function], now_us: int, only: Collection[int] | None = None
@@ -315,7 +317,7 @@ class PostgresReads:
         for some in _parts([name for name in names if name], NAMES_AT_ONCE):
             result = await self.ask(self.searcher, "find_named", bytea_array(some), bigint(since_us))
             job_ids = [number(result, row, 1) for row in range(result.ntuples)]
-            for job in await self._jobs_without_payloads(job_ids, functions):
+            for job in await self.jobs_without_payloads(job_ids, functions):
                 found[job.name] = job
         return found
 
@@ -331,7 +333,7 @@ class PostgresReads:
                 from_id = max(from_id, await self.search_bound(before_id, count, states))
             some = replace(query, before_id=before_id, from_id=from_id, limit=query.limit - len(found))
             job_ids = await self._matching_ids(some, states, function_id)
-            found += await self._jobs_without_payloads(job_ids, functions)
+            found += await self.jobs_without_payloads(job_ids, functions)
             if from_id <= query.from_id:
                 break
             before_id = from_id
@@ -354,7 +356,7 @@ class PostgresReads:
                 job_ids.append(number(result, row, 0))
         return job_ids
 
-    async def _jobs_without_payloads(self, job_ids: Sequence[int], functions: Mapping[int, Function]) -> list[Job]:
+    async def jobs_without_payloads(self, job_ids: Sequence[int], functions: Mapping[int, Function]) -> list[Job]:
         """These jobs in this order, as far as they are stored."""
         jobs: list[Job] = []
         for some in _parts(job_ids, JOBS_AT_ONCE):
@@ -445,6 +447,7 @@ class PostgresReads:
 
 
 def _plain_rows(result: PGresult, rows: range, functions: Mapping[int, Function]) -> list[PlainJob]:
+    """The plain jobs among these rows, of which the others have nothing but an id."""
     get = result.get_value
     return [
         (
@@ -456,6 +459,7 @@ def _plain_rows(result: PGresult, rows: range, functions: Mapping[int, Function]
             get(row, 5) or b"",
         )
         for row in rows
+        if get(row, 1) is not None
     ]
 
 

@@ -45,6 +45,7 @@ __all__ = [
     "done_arrays",
     "integer",
     "integer_array",
+    "integers",
     "new_plain_arrays",
     "portions",
     "smallint",
@@ -93,6 +94,16 @@ _length = struct.Struct(">i").pack
 bigint: Final = struct.Struct(">q").pack
 integer: Final = struct.Struct(">i").pack
 smallint: Final = struct.Struct(">h").pack
+# Number of dimensions, flags, type, and the size and lower bound of the one dimension.
+ARRAY_HEADER_BYTES: Final = 20
+
+
+def integers(value: bytes) -> list[int]:
+    """The numbers of a bigint array in its binary form."""
+    if len(value) < ARRAY_HEADER_BYTES:
+        return []  # an empty array has no dimensions
+    count = int.from_bytes(value[12:16], "big")
+    return list(struct.unpack_from(">" + "4xq" * count, value, ARRAY_HEADER_BYTES))
 
 
 def integer_array(values: list[int], type_name: str = "bigint") -> bytes:

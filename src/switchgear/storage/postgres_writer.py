@@ -64,6 +64,7 @@ class StagedRows:
         self.functions: dict[int, FunctionRow] = {}
         self.schedules: dict[bytes, ScheduleRow | None] = {}  # by name; None: to be deleted
         self.next_job_id = 0
+        self.inbox: dict[int, list[int]] = {}  # by partition: new jobs whose owner is another node
         self.is_stored = False
 
     def is_empty(self) -> bool:
@@ -91,6 +92,8 @@ class StagedRows:
         self.functions = older.functions | self.functions
         self.schedules = older.schedules | self.schedules
         self.next_job_id = max(older.next_job_id, self.next_job_id)
+        for partition, job_ids in older.inbox.items():
+            self.inbox[partition] = job_ids + self.inbox.get(partition, [])
 
 
 class PostgresWriter:
@@ -231,6 +234,8 @@ def _other_steps(staged: StagedRows) -> Iterator[Step]:
             yield STATEMENTS["drop_schedule"], (schedule_name,)
         else:
             yield STATEMENTS["put_schedule"], (schedule_name, encode_schedule(row))
+    for partition, job_ids in staged.inbox.items():
+        yield STATEMENTS["put_inbox"], (bigint(partition), integer_array(job_ids))
     if staged.withdrawn:
         yield STATEMENTS["withdraw"], (integer_array(sorted(staged.withdrawn)),)
 

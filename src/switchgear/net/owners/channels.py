@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
+from switchgear.engine.placement import is_copy
 from switchgear.model import Job
 from switchgear.net.owners.messages import ChannelMessage, Listen, Message
 from switchgear.protocols.broadcast import Broadcast
-from switchgear.storage.postgres_partition_store import BORROWED
 
 __all__ = ["NODE_PROTOCOL", "ClusterChannels"]
 
@@ -117,7 +117,7 @@ class ClusterChannels(Broadcast):
         return job.worker is None or job.worker.protocol != NODE_PROTOCOL
 
     def tells_end(self, job: Job) -> bool:
-        return job.origin != BORROWED
+        return not is_copy(job)
 
     def is_elsewhere(self, function: bytes) -> bool:
         return not self.is_ours(function)

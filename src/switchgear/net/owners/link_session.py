@@ -6,47 +6,55 @@ output consists of messages, so everything that it is sent waits for the commit 
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
-from switchgear.errors import Refused
+from switchgear.engine.placement import is_copy
+from switchgear.errors import Refused, StorageError
 from switchgear.json_bytes import encoded_around, pieces_of
-from switchgear.model import FAILED, FINAL_STATES, Cause, Delivery, Job, Worker
+from switchgear.model import DONE, FAILED, FINAL_STATES, Cause, Delivery, Job, Worker
 from switchgear.net.hub import Hub
-from switchgear.net.owners.channels import NODE_PROTOCOL
+from switchgear.net.owners.link_connection import LinkConnection
 from switchgear.net.owners.messages import (
     Accepted,
     Ask,
     Assign,
+    Await,
+    Awaited,
+    AwaitedEnded,
+    AwaitedRetried,
+    AwaitNoMore,
     Data,
     Done,
     End,
     Failed,
     Give,
     Listen,
+    LookIntoInbox,
     Lost,
     Message,
     Moved,
     Progress,
+    Reported,
     RetryWanted,
     Revoke,
     Room,
+    Serves,
     SubmissionRefused,
     Submit,
     Unwatch,
     VerbAnswer,
     Warn,
     Watch,
-    encoded,
     from_option_values,
     options_of,
 )
+from switchgear.net.owners.node_workers import NodeWorkers
 from switchgear.protocols.output import Output
-from switchgear.protocols.pending_read import Step
+from switchgear.protocols.pending_read import Step, awaited
 from switchgear.protocols.transport import PeerTransport
 from switchgear.refusals import REFUSED_CONFLICT
 
@@ -68,16 +76,16 @@ SUBMISSIONS_PER_ID: Final = 100_000
 class LinkTransport(PeerTransport):
     """Writes messages to the other node."""
 
-    def __init__(self, transport: asyncio.Transport, host: str, port: int) -> None:
-        self._transport = transport
+    def __init__(self, connection: LinkConnection, host: str, port: int) -> None:
+        self._connection = connection
         self.host = host
         self.port = port
 
     def write(self, out: list[Message]) -> None:
-        self._transport.write(b"".join(map(encoded, out)))
+        self._connection.send_messages(out)
 
     def close(self) -> None:
-        self._transport.close()
+        self._connection.abort()
 
 
 class LinkSession(Output):
@@ -92,16 +100,15 @@ class LinkSession(Output):
         self._relay = relay
         self._watched: dict[int, list[int]] = {}  # by job, the ids under which the node knows it
         self._job_of: dict[int, int] = {}  # by such an id
-        self._workers: dict[bytes, Worker] = {}
-        self._assigned: dict[bytes, int] = {}
-        self._lent: dict[int, Worker] = {}
+        self._workers = NodeWorkers(self.engine, self, node_name.encode(), relay.is_ours)
         self._is_closed = False
         self._submitted = 0
+        self.awaited: set[int] = set()  # jobs for which jobs of the node wait
         self._handlers: dict[type[Message], Callable[[Any], None]] = {
             Submit: self._on_submit,
             Watch: self._on_watch,
             Unwatch: self._on_unwatch,
-            Room: self._on_room,
+            Room: self._workers.told,
             Done: self._on_done,
             Failed: self._on_failed,
             Lost: self._on_lost,
@@ -112,7 +119,13 @@ class LinkSession(Output):
             Warn: self._on_warning,
             Ask: self._on_ask,
             Listen: self._on_listen,
+            Await: self._on_await,
+            AwaitNoMore: self._on_await_no_more,
+            LookIntoInbox: self._on_look_into_inbox,
         }
+        relay.edges.sessions[self] = None
+        if relay.served:
+            self.send(Serves(relay.served))
 
     def receive(self, message: Message) -> None:
         """Handle a message of the node, as the engine's speaker."""
@@ -126,11 +139,10 @@ class LinkSession(Output):
         """The link is lost: the jobs that the node had borrowed go back to their queues."""
         self._is_closed = True
         self._relay.channels.left(self)
+        self._relay.edges.sessions.pop(self, None)
+        self.awaited.clear()
         self.engine.unsubscribe(self)
-        workers, self._workers = self._workers, {}
-        for worker in {*workers.values(), *self._lent.values()}:
-            self.engine.remove_worker(worker)
-        self._lent.clear()
+        self._workers.remove()
 
     @property
     def unsent_bytes(self) -> int:
@@ -265,12 +277,15 @@ class LinkSession(Output):
             known.remove(message.id)
         if not known:
             self._watched.pop(job_id, None)
-            self.engine.unsubscribe_from(self, [job_id])
+            self._unsubscribe_from([job_id])
 
     def moved(self, job: Job) -> None:
         """Tell the other node that a job to which it is subscribed has another owner now."""
         for known_as in self._known(job.id):
             self.send(Moved(known_as))
+        if job.id in self.awaited:
+            self.awaited.discard(job.id)
+            self.send(Awaited([], [job.id], self._relay.ready_mask()))
 
     def _known(self, job_id: int) -> list[int]:
         """Forget the ids under which the node knows a job, and return them."""
@@ -294,102 +309,147 @@ class LinkSession(Output):
     def job_finished(self, job: Job) -> None:
         for known_as in self._known(job.id):
             self.send(end_of(job, known_as))
+        if job.id in self.awaited:
+            if job.state is DONE:
+                self.awaited.discard(job.id)
+            self.send(AwaitedEnded(job.id))
+
+    # --- jobs that jobs of the node wait for ---
+
+    def _on_await(self, message: Await) -> None:
+        self.hub.work_off(self._begin_to_await(message.ids))
+
+    def _begin_to_await(self, job_ids: list[int]) -> Iterator[Step]:
+        """Subscribe to those jobs that this node has, and answer which these are."""
+        found: list[int] = []
+        unknown: list[int] = []
+        self.awaited.update(job_ids)
+        before, self.engine.speaker = self.engine.speaker, self
+        try:
+            for job_id in job_ids:
+                (found if self._has_awaited(job_id) else unknown).append(job_id)
+        finally:
+            self.engine.speaker = before
+        missing: list[int] = []
+        if unknown:
+            try:
+                heads: dict[int, Job] = yield from awaited(self.hub.reads.start(self._relay.edges.read_heads(unknown)))
+            except StorageError:
+                return  # the node asks again
+            for job_id in unknown:
+                head = heads.get(job_id)
+                if self._has_awaited(job_id):
+                    found.append(job_id)
+                elif head is None:
+                    if not self._relay.is_unanswered(job_id):
+                        missing.append(job_id)
+                elif not self._relay.is_ours(head.function.name):
+                    missing.append(job_id)
+                elif head.state in FINAL_STATES:
+                    found.append(job_id)
+                # Otherwise it is in the inbox of this node, or is being restored: the other node asks again.
+        self.awaited.difference_update(missing)
+        if not self._is_closed:
+            self.await_commit()  # a foreground job is stored from now on
+            self.send(Awaited(found, missing, self._relay.ready_mask()))
+
+    def _has_awaited(self, job_id: int) -> bool:
+        """Whether this node has the job, or it has just ended; subscribes to it."""
+        job = self.engine.job(job_id)
+        if job is None:
+            return self.hub.find_unkept_end(job_id) is not None
+        if is_copy(job):
+            return False
+        self.engine.foreign_predecessors.must_be_kept(job)
+        if job_id not in self.subscriptions:
+            self.engine.subscribe(job, self)
+        return True
+
+    def awaited_retried(self, job_id: int) -> None:
+        """A job that is awaited runs again."""
+        job = self.engine.job(job_id)
+        if job is not None and job_id not in self.subscriptions:
+            self.engine.subscribe(job, self)
+        self.await_commit()
+        self.send(AwaitedRetried(job_id))
+        if job is None:
+            self.send(AwaitedEnded(job_id))
+
+    def _on_look_into_inbox(self, message: LookIntoInbox) -> None:
+        self._relay.look_soon()
+
+    def _on_await_no_more(self, message: AwaitNoMore) -> None:
+        self.awaited.difference_update(message.ids)
+        self._unsubscribe_from(message.ids)
+
+    def _unsubscribe_from(self, job_ids: Iterable[int]) -> None:
+        """End the subscriptions to jobs that the node neither follows nor awaits."""
+        gone = [job_id for job_id in job_ids if job_id not in self._watched and job_id not in self.awaited]
+        self.engine.unsubscribe_from(self, gone)
 
     # --- jobs for the node's workers ---
 
-    def _on_room(self, message: Room) -> None:
-        name = message.function
-        worker = self._workers.get(name)
-        if message.room < 0 or not self._relay.is_ours(name):
-            if worker is not None:
-                del self._workers[name]
-                self.engine.withdraw_credit(worker)
-                self.engine.forget_functions(worker)
-                if not worker.running:
-                    self.engine.remove_worker(worker)
-            return
-        if worker is None or not worker.alive or not worker.order:
-            try:
-                worker = self.engine.add_worker(self, NODE_PROTOCOL, self.node_name.encode())
-                self.engine.can_do(worker, self.engine.function_named(name))
-            except Refused:
-                return
-            self._workers[name] = worker
-            self._assigned.setdefault(name, 0)
-        credit = max(0, message.room - (self._assigned[name] - message.seen))
-        if credit > worker.credits:
-            self.engine.grant(worker, credit - worker.credits)
-        elif credit < worker.credits:
-            self.engine.take_back_credit(worker, worker.credits - credit)
-
     def assign(self, worker: Worker, job: Job) -> None:
-        name = job.function.name
-        self._assigned[name] = self._assigned.get(name, 0) + 1
-        self._lent[job.id] = worker
+        kind = self._workers.lend(worker, job.id, job.function.name)
         self.send(
             Assign(
                 job.id,
                 job.start_number,
-                name,
+                job.function.name,
                 job.unique,
                 job.payload or b"",
                 job.priority,
                 job.created_us,
                 job.timeout_us,
                 job.attempts,
-                options_of(job),
+                options_of(job, is_lent=True),
+                kind,
             )
         )
 
     def revoke(self, worker: Worker, job: Job, cause: Cause) -> None:
         self.send(Revoke(job.id))
 
-    def _reporter(self, job_id: int) -> Worker | None:
-        """The worker of a borrowed job that the node reports the end of."""
-        worker = self._lent.get(job_id)
-        return worker if worker is not None and worker.alive else None
-
     def _on_done(self, message: Done) -> None:
-        worker = self._reporter(message.id)
+        worker = self._workers.reporter(message.id)
+        is_taken = False
         if worker is not None:
-            self.engine.complete(worker, message.id, message.result, message.start)
-            self._tidy(worker, message.id)
+            is_taken = self.engine.complete(worker, message.id, message.result, message.start) is not None
+            self._workers.tidy(worker, message.id)
+        self.send(Reported(message.id, message.start, is_taken))  # after the commit with the end
 
     def _on_failed(self, message: Failed) -> None:
-        worker = self._reporter(message.id)
+        worker = self._workers.reporter(message.id)
+        ended = None
         if worker is not None:
-            self.engine.fail(worker, message.id, message.code, message.error, message.result, message.start)
-            self._tidy(worker, message.id)
+            ended = self.engine.fail(worker, message.id, message.code, message.error, message.result, message.start)
+            self._workers.tidy(worker, message.id)
+        self.send(Reported(message.id, message.start, ended is not None))
 
     def _on_lost(self, message: Lost) -> None:
-        worker = self._reporter(message.id)
+        worker = self._workers.reporter(message.id)
         if worker is not None:
             self.engine.lose(worker, message.id, message.start)
-            self._tidy(worker, message.id)
+            self._workers.tidy(worker, message.id)
 
     def _on_give(self, message: Give) -> None:
-        worker = self._reporter(message.id)
+        worker = self._workers.reporter(message.id)
         if worker is not None:
             self.engine.release(worker, message.id, message.start)
-            self._tidy(worker, message.id)
+            self._workers.tidy(worker, message.id)
 
     def _on_retry_later(self, message: RetryWanted) -> None:
-        worker = self._reporter(message.id)
+        worker = self._workers.reporter(message.id)
+        job = None
         if worker is not None:
-            self.engine.retry_later(
+            job = self.engine.retry_later(
                 worker, message.id, message.delay_us, message.error, message.attempts_limit, message.start
             )
-            self._tidy(worker, message.id)
-
-    def _tidy(self, worker: Worker, job_id: int) -> None:
-        """After a report: forget the job, unless it was one on an earlier start, and a worker that is not needed."""
-        if job_id not in worker.running:
-            self._lent.pop(job_id, None)
-        if not worker.running and worker not in self._workers.values():
-            self.engine.remove_worker(worker)
+            self._workers.tidy(worker, message.id)
+        self.send(Reported(message.id, message.start, job is not None))
 
     def _on_progress(self, message: Progress) -> None:
-        worker = self._lent.get(message.id)
+        worker = self._workers.borrower(message.id)
         if worker is not None:
             self.engine.progress(
                 worker,
@@ -402,12 +462,12 @@ class LinkSession(Output):
             )
 
     def _on_data(self, message: Data) -> None:
-        worker = self._lent.get(message.id)
+        worker = self._workers.borrower(message.id)
         if worker is not None:
             self.engine.data(worker, message.id, message.data)
 
     def _on_warning(self, message: Warn) -> None:
-        worker = self._lent.get(message.id)
+        worker = self._workers.borrower(message.id)
         if worker is not None:
             self.engine.warning(worker, message.id, message.data)
 

@@ -11,8 +11,9 @@ import asyncio
 import logging
 import socket
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Final, NamedTuple
 
 from switchgear.config import Config
@@ -21,12 +22,18 @@ from switchgear.engine.placement import FOREIGN_LIMIT
 from switchgear.errors import ConfigError, Fenced, StorageError
 from switchgear.model import Cause, Function
 from switchgear.net.cluster import EVERY_HOST, GONE_LEASES
+from switchgear.net.connections.tcp_listener import TcpListener
 from switchgear.net.hub import Hub
 from switchgear.net.owners.borrowing import Borrowing
 from switchgear.net.owners.channels import ClusterChannels
+from switchgear.net.owners.foreign_edges import ForeignEdges
+from switchgear.net.owners.function_gateway import FunctionGateway
 from switchgear.net.owners.link import LinkListener, NodeLink
+from switchgear.net.owners.link_handshake import Opening
 from switchgear.net.owners.link_session import LinkSession, RunVerb
+from switchgear.net.owners.link_tls import TLS_SCHEME, LinkTls
 from switchgear.net.owners.relay import Relay, RelayLink
+from switchgear.net.owners.stored_for_owners import StoredForOwners
 from switchgear.partitions import FREE, NodeWatch, partition_of
 from switchgear.postgresql import is_postgresql
 from switchgear.storage.postgres_fence import LOOKS_PER_LEASE
@@ -40,7 +47,7 @@ __all__ = ["OtherNode", "OwnersMember", "owners_store"]
 log = logging.getLogger("switchgear")
 
 # The protocols of which every request was tried through other nodes.
-SCHEMES: Final = ("gearman", "gearmonkey", "http", "pingpong", "wmp")
+SCHEMES: Final = ("dwork", "gearman", "gearmonkey", "http", "pingpong", "wmp")
 NO_BRIDGE: Final = (
     "with cluster.mode = owners there is no bridge to a Redis, because one server has to know all jobs of a Redis; let"
     " its clients and workers connect to a gearmonkey:// listener instead"
@@ -92,7 +99,12 @@ class OwnersMember:
         self._connecting: dict[int, asyncio.Task[None]] = {}
         self._ids_end = 0
         self._is_leaving = False
+        self.bound_to_functions: Mapping[TcpListener, bytes] = {}  # the service sets it
+        self._gateway: FunctionGateway
+        self._is_look_due = asyncio.Event()  # before its time
         self._secret = b""
+        self.tls = LinkTls(config.cluster)
+        self._link_failures: dict[int, str] = {}  # by node, why the last link to it failed
         self.channels = ClusterChannels()
         self.run_verb: RunVerb  # for another node; the service sets it
         self._hub: Hub
@@ -112,24 +124,44 @@ class OwnersMember:
         self._hub = hub
         engine = hub.engine
         self.relay = relay = Relay(engine, self.channels)
+        relay.look_soon = self._is_look_due.set
+        relay.stored_for_owners = StoredForOwners(hub, self._store, relay, relay.look_soon)
+        self._store.for_owners = relay.stored_for_owners.waiting
+        relay.edges = ForeignEdges(hub, self._store, relay, self.other_nodes)
         self.channels.is_ours = relay.is_ours
         engine.placement = relay
+        for function in engine.functions.values():  # listeners have named them
+            function.limits = [FOREIGN_LIMIT] * 3
+        relay.served = self._served()
         hub.own_name = self.name
         hub.changes.reserved_ids = NO_BOUND  # ids come in blocks that are stored before they are used
         hub.commits.output.owners = relay
         relay.on_answered = lambda: hub.soon(self._owners_answered)
         self._borrowing = Borrowing(hub, relay)
         self._secret = await self._store.shared_secret()
-        self._listener = LinkListener(hub, relay, self.run_verb, self._node_id, self._secret)
+        self._listener = LinkListener(hub, relay, self.run_verb, self._node_id, self._secret, self.tls)
         host = self._host()
         port = await self._listener.open("" if host not in ("127.0.0.1", "localhost") else host, self._port())
-        await self._store.join(f"{host}:{port}")
+        await self._store.join(f"{self.tls.scheme}{host}:{port}")
         self._listener.node_id = self._node_id
         await self._new_ids()
         engine.advance(hub.clock.now_us())
+        self._gateway = FunctionGateway(
+            self.bound_to_functions, self._config.limits, hub, relay, self._secret, self._node_id
+        )
         await self._look()
         hub.commits.start()
         self._borrowing.start()
+        relay.edges.start()
+
+    def _served(self) -> list[tuple[bytes, str, int]]:
+        """The listeners that only the owner of a function can serve, as other nodes reach them."""
+        served: list[tuple[bytes, str, int]] = []
+        for listener, function in self.bound_to_functions.items():
+            host, port = listener.endpoints[0]
+            own_host = self._config.cluster.host or (socket.gethostname() if host in EVERY_HOST else host)
+            served.append((function, own_host, port))
+        return served
 
     def _host(self) -> str:
         """The host at which other nodes reach this one."""
@@ -149,7 +181,10 @@ class OwnersMember:
     async def run(self) -> None:
         """Look after this node's partitions, until cancelled."""
         while True:
-            await asyncio.sleep(self._store.partitions.lease_seconds / LOOKS_PER_LEASE)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._store.partitions.lease_seconds / LOOKS_PER_LEASE):
+                    await self._is_look_due.wait()
+            self._is_look_due.clear()
             try:
                 await self._look()
             except Fenced as fenced:
@@ -175,6 +210,8 @@ class OwnersMember:
         if plan.claim and not self._is_leaving:
             await self._store.claim(plan.claim)
         await self._restore_owned()
+        if not self._is_leaving:
+            await self.relay.stored_for_owners.take(view.inbox)
         if plan.hand_over and not self._is_leaving:
             await self._hand_over(plan.hand_over)
         if plan.evict or plan.claim or plan.hand_over:
@@ -189,7 +226,7 @@ class OwnersMember:
         """Reserve a block of ids, which are above all that any node has used: later jobs come after earlier ones."""
         first = await self._store.reserve_ids(BLOCK_IDS)
         self._hub.engine.next_job_id = first
-        self._ids_end = first + BLOCK_IDS
+        self._ids_end = self.relay.ids_end = first + BLOCK_IDS
 
     # --- links ---
 
@@ -197,7 +234,7 @@ class OwnersMember:
         """Open links to new nodes, close those to nodes that are gone, and tell the relay which link leads to whom."""
         alive = {node.id for node in view.nodes}
         for node_id in [node_id for node_id in self._links if node_id not in alive]:
-            self._links.pop(node_id).close()
+            self._links.pop(node_id).abort()
         for node_id, _, address, _ in self._addresses:
             if node_id in alive and node_id not in self._links and node_id not in self._connecting:
                 task = asyncio.create_task(self._connect(node_id, address))
@@ -206,27 +243,42 @@ class OwnersMember:
 
     async def _connect(self, node_id: int, address: str) -> None:
         try:
-            host, _, port = address.rpartition(":")
+            host, _, port = address.removeprefix(TLS_SCHEME).rpartition(":")
+            is_encrypted = address.startswith(TLS_SCHEME)
+            if self.tls.is_required and not is_encrypted:
+                self._note_link_failure(node_id, "it has no certificate, and this node has cluster.link_tls_ca")
+                return
             loop = asyncio.get_running_loop()
             async with asyncio.timeout(CONNECT_SECONDS):
-                _, link = await loop.create_connection(self._new_link, host.strip("[]"), int(port))
+                new_link = partial(self._new_link, node_id, is_encrypted=is_encrypted)
+                _, link = await loop.create_connection(new_link, host.strip("[]"), int(port))
             self._links[node_id] = link
             self._use_links()
-        except (OSError, TimeoutError, ValueError):
-            pass  # it is tried again with the next look
+        except (OSError, TimeoutError, ValueError) as error:  # it is tried again with the next look
+            self._note_link_failure(node_id, str(error) or f"no connection within {CONNECT_SECONDS:g} s")
         finally:
             self._connecting.pop(node_id, None)
 
-    def _new_link(self) -> NodeLink:
-        own = (self._node_id, self.name)
-        return NodeLink(self._hub, self.relay, self._borrowing, own, self._secret, self._use_links)
+    def _new_link(self, node_id: int, *, is_encrypted: bool) -> NodeLink:
+        handshake = Opening(self._secret, self._node_id, self.name, node_id)
+        tls = self.tls.opened() if is_encrypted else None
+        return NodeLink(self._hub, self.relay, self._borrowing, handshake, tls, self._use_links)
+
+    def _note_link_failure(self, node_id: int, reason: str) -> None:
+        """Log why there is no link to a node, once."""
+        if self._link_failures.get(node_id) != reason:
+            self._link_failures[node_id] = reason
+            name = next((name for each, name, _, _ in self._addresses if each == node_id), str(node_id))
+            log.warning("no link to the node %s: %s", name, reason)
 
     def _use_links(self) -> None:
         view = self._view
         if view is None:
             return
         for node_id in [node_id for node_id, link in self._links.items() if link.is_closed]:
-            del self._links[node_id]
+            why_failed = self._links.pop(node_id).why_failed
+            if why_failed:
+                self._note_link_failure(node_id, why_failed)
         links: dict[int, RelayLink] = {}
         for partition, owner in enumerate(view.partitions):
             link = self._links.get(owner.node_id)
@@ -236,9 +288,13 @@ class OwnersMember:
                 and (owner.node_id != self._node_id or partition in self.relay.ready)
             ):
                 links[partition] = link
+        for node_id, link in self._links.items():
+            if link.is_usable:
+                self._link_failures.pop(node_id, None)
         self.relay.use_links(links)
         self.channels.use_links(node.link for node in self.other_nodes() if node.link is not None)
         self._borrowing.offer_soon()
+        self._gateway.follow()
 
     # --- taking and giving partitions ---
 
@@ -352,11 +408,14 @@ class OwnersMember:
     async def close(self) -> None:
         """Close all links."""
         self._borrowing.close()
+        self._gateway.close()
+        self.relay.edges.close()
+        self.relay.stored_for_owners.close()
         for task in self._connecting.values():
             task.cancel()
         self._listener.close()
         for link in list(self._links.values()):
-            link.close()
+            link.abort()
 
     # --- for operators ---
 

@@ -16,14 +16,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from switchgear.engine.engine import Engine
-from switchgear.engine.placement import Placement
+from switchgear.engine.placement import BORROWED, FOREIGN_LIMIT, Placement
 from switchgear.engine.submit_options import SubmitOptions
 from switchgear.errors import Refused
 from switchgear.model import FINAL_STATES, Function, Job, JobState, Peer
 from switchgear.net.owners.channels import ClusterChannels
+from switchgear.net.owners.foreign_edges import ForeignEdges
 from switchgear.net.owners.messages import (
     Accepted,
     Data,
@@ -31,6 +32,7 @@ from switchgear.net.owners.messages import (
     Message,
     Moved,
     Progress,
+    Reported,
     SubmissionRefused,
     Submit,
     Unwatch,
@@ -39,8 +41,9 @@ from switchgear.net.owners.messages import (
     option_values,
     options_of,
 )
+from switchgear.net.owners.stored_for_owners import StoredForOwners
 from switchgear.partitions import partition_of
-from switchgear.refusals import REFUSED_FULL, REFUSED_LIMIT, REFUSED_STORAGE
+from switchgear.refusals import REFUSED_FULL, REFUSED_STORAGE
 
 __all__ = ["Relay", "RelayLink", "WantedRetry"]
 
@@ -49,10 +52,15 @@ PATIENCE_SECONDS: Final = 30.0
 # So many submissions may wait for answers of owners; a client that sends more is refused, as by a full queue.
 MOST_UNANSWERED: Final = 100_000
 FAILED_CODE: Final = 255
+# So many ids stay for single jobs when a graph reserves some.
+SPARE_IDS: Final = 1 << 19
 
 
 class RelayLink(Protocol):
     """The link to an owner."""
+
+    node_id: int
+    served: dict[bytes, tuple[str, int]]  # by function, the listener for its connections
 
     def send(self, message: Message) -> None: ...
 
@@ -64,6 +72,14 @@ class WantedRetry:
         self.delay_us = delay_us
         self.error = error
         self.attempts_limit = attempts_limit
+
+
+class SentReport(NamedTuple):
+    """What a worker of this node has reported on a borrowed job, on its way to the owner."""
+
+    copy: Job
+    start: int
+    link: RelayLink
 
 
 class Shadow:
@@ -88,6 +104,11 @@ class Relay(Placement):
     def __init__(self, engine: Engine, channels: ClusterChannels) -> None:
         self.engine = engine
         self.channels = channels
+        self.edges: ForeignEdges  # the member sets it, and the next one
+        self.stored_for_owners: StoredForOwners
+        self.served: list[tuple[bytes, str, int]] = []  # what this node tells others with `Serves`
+        self.look_soon: Callable[[], None] = lambda: None
+        self.ids_end = 0  # this node may use ids below it
         self.ready: set[int] = set()  # partitions that this node has, with all their jobs
         self.overrides: dict[bytes, int] = {}
         self.links: dict[int, RelayLink] = {}  # by partition, the link to its owner
@@ -97,6 +118,7 @@ class Relay(Placement):
         self.retries: dict[int, WantedRetry] = {}  # by id of the borrowed job
         self._shadows: dict[int, Shadow] = {}
         self._unanswered: dict[int, Shadow] = {}
+        self._reports: dict[int, SentReport] = {}  # by id of the borrowed job, those that the owner has not stored yet
         self._waiting: dict[int, dict[int, Shadow]] = {}  # by partition, those without a link to an owner
         self._loop = asyncio.get_running_loop()
         self.relayed = 0  # submissions that were passed on
@@ -124,11 +146,6 @@ class Relay(Placement):
         subscriber: Peer | None,
         options: SubmitOptions | None,
     ) -> Job:
-        if options is not None and (options.predecessors or options.name or options.linked is not None):
-            raise Refused(
-                REFUSED_LIMIT,
-                "jobs with predecessors or names are not possible: the server is one of several that own functions",
-            )
         if len(self._unanswered) >= MOST_UNANSWERED:
             raise Refused(REFUSED_FULL, "too many submissions wait for other nodes")
         engine = self.engine
@@ -171,12 +188,14 @@ class Relay(Placement):
         return None if shadow is None else shadow.job
 
     def stand_in(self, job: Job) -> Job | None:
-        if job.state in FINAL_STATES or self.is_ours(job.function.name):
+        if job.state in FINAL_STATES:
             return None
         shadow = self._shadows.get(job.id)
         if shadow is not None:
             return shadow.job
-        function = self.engine.function_named(job.function.name)
+        # It may be a job of this node that is in the inbox, and is asked for by this node's link to itself.
+        function = Function(job.function.name)
+        function.limits = [FOREIGN_LIMIT] * 3
         made = Job(job.id, function, job.unique, b"", job.priority, job.delivery, job.created_us)
         made.state = job.state
         return made
@@ -190,6 +209,32 @@ class Relay(Placement):
         self._forget(shadow)
         return True
 
+    def ids_left(self) -> int:
+        return self.ids_end - self.engine.next_job_id - SPARE_IDS
+
+    def store_for_owners(self, jobs: list[Job]) -> None:
+        self.stored_for_owners.store(jobs)
+
+    def follow_stored(self, jobs: Iterable[Job]) -> None:
+        """Peers of this node have subscribed to jobs that are stored for other owners now."""
+        for job in jobs:
+            shadow = self._shadows[job.id] = Shadow(job, None, self._loop.time())
+            self._pass_on(shadow)
+
+    def await_job(self, job_id: int) -> None:
+        self.edges.await_job(job_id)
+
+    def job_retried(self, job: Job) -> None:
+        self.edges.job_retried(job.id)
+
+    def owner_of_predecessor(self, job_id: int) -> str:
+        return self.edges.owner_of(job_id)
+
+    def is_unanswered(self, job_id: int) -> bool:
+        """Whether a submission of this id is on its way to its owner, or its end to this node."""
+        shadow = self._shadows.get(job_id)
+        return (shadow is not None and not shadow.is_only_watched) or job_id in self.stored_for_owners.waiting
+
     def note_retry(self, job: Job, delay_us: int, error: bytes | None, attempts_limit: int) -> None:
         self.retries[job.id] = WantedRetry(delay_us, error, attempts_limit)
 
@@ -197,8 +242,30 @@ class Relay(Placement):
 
     def must_wait(self, promised: Sequence[tuple[int, Job]]) -> bool:
         """Whether an owner has not answered yet about one of these jobs."""
-        unanswered = self._unanswered
-        return bool(unanswered) and any(job.id in unanswered for _, job in promised)
+        unanswered, reports = self._unanswered, self._reports
+        if not unanswered and not reports:
+            return False
+        for _, job in promised:
+            # By identity: if this node has become the owner, the real job has the same id, and is answered for by the
+            # link of this node to itself.
+            shadow = unanswered.get(job.id)
+            report = reports.get(job.id)
+            if (shadow is not None and shadow.job is job) or (report is not None and report.copy is job):
+                return True
+        return False
+
+    def lost_reports(self, promised: Sequence[tuple[int, Job]]) -> list[int]:
+        """The places of answers that would say that a report is stored, and its owner has not said so."""
+        return [index for index, job in promised if job.withdrawn and job.origin == BORROWED]
+
+    def await_report(self, copy: Job, start: int, link: RelayLink) -> None:
+        """Hold the next output to the worker that reports now, until the owner has stored the end of the job."""
+        self._reports[copy.id] = SentReport(copy, start, link)
+        self.engine.promise_report(copy)
+
+    def _report_is_lost(self, report: SentReport) -> None:
+        del self._reports[report.copy.id]
+        report.copy.withdrawn = True
 
     @property
     def waiting_count(self) -> int:
@@ -227,12 +294,19 @@ class Relay(Placement):
         for partition in [partition for partition in self._waiting if partition in links]:
             for shadow in self._waiting.pop(partition).values():
                 self._pass_on(shadow)
+        self.edges.use_links(links)
 
     def link_lost(self, link: RelayLink) -> None:
         """Send everything that was sent over this link and is not finished to the next owner."""
         self.links = {partition: other for partition, other in self.links.items() if other is not link}
+        self.edges.use_links(self.links)
         for shadow in [shadow for shadow in self._shadows.values() if shadow.link is link]:
             self._wait_again(shadow)
+        lost = [report for report in self._reports.values() if report.link is link]
+        for report in lost:
+            self._report_is_lost(report)
+        if lost:
+            self.on_answered()
 
     def _wait_again(self, shadow: Shadow) -> None:
         shadow.link = None
@@ -254,7 +328,10 @@ class Relay(Placement):
     # --- from the owners ---
 
     def receive(self, link: RelayLink, message: Message) -> None:
-        """Handle a message of an owner about a shadow. Raises KeyError for others."""
+        """Handle a message of an owner about a shadow, or about a borrowed job that was reported."""
+        if isinstance(message, Reported):
+            self._reported(message)
+            return
         shadow = self._shadows.get(message.id)  # type: ignore[attr-defined]
         if shadow is None or shadow.link is not link:
             return
@@ -269,6 +346,16 @@ class Relay(Placement):
             self._ended(shadow, message)
         else:
             self._report(shadow.job, message)
+
+    def _reported(self, message: Reported) -> None:
+        report = self._reports.get(message.id)
+        if report is None or report.start != message.start:
+            return
+        if message.is_taken:
+            del self._reports[message.id]
+        else:
+            self._report_is_lost(report)
+        self.on_answered()
 
     def _accepted(self, shadow: Shadow, job_id: int) -> None:
         shadow.is_answered = True

@@ -128,7 +128,10 @@ class HttpWorkers:
         ):
             return False
         self.engine.renew_lease(worker, IDLE_LEASE_US)
-        session.idle_takers.setdefault(peer.function, []).append(peer)
+        idle = session.idle_takers.get(peer.function)
+        if idle is None:
+            session.idle_takers[peer.function] = idle = []
+        idle.append(peer)
         session.idle_takers_count += 1
         return True
 
@@ -161,6 +164,13 @@ class HttpWorkers:
         peer.job_ids.add(job.id)
         self.by_job[job.id] = (peer, job.start_number)
 
+    def take_back(self, peer: HttpWorker, job_ids: list[int]) -> None:
+        """An answer with these jobs did not reach the worker: others may have them."""
+        for job_id in job_ids:
+            if peer.worker is not None:
+                self.engine.release(peer.worker, job_id)
+                self.reported(peer, job_id)
+
     def holder(self, job_id: int, attempt: int) -> HttpWorker | None:
         """The worker that was given a job in this attempt, if it is still there and has not reported."""
         entry = self.by_job.get(job_id)
@@ -171,7 +181,8 @@ class HttpWorkers:
     def reported(self, peer: HttpWorker, job_id: int, session: HttpSession | None = None) -> None:
         """The worker does not have the job any more; one that was there for it alone is kept for the next job on this
         connection, or deregistered."""
-        self.by_job.pop(job_id, None)
+        if job_id in self.by_job:
+            del self.by_job[job_id]
         peer.job_ids.discard(job_id)
         if peer.is_single and (session is None or not self.keep_taker(session, peer)):
             self.remove(peer)
@@ -247,12 +258,16 @@ class HttpWorker(Peer):
 
 
 class WorkerWait(HttpWait):
-    """A request of a worker that waits for a job."""
+    """A request of a worker for jobs, which waits if there are none."""
 
     def __init__(self, peer: HttpWorker) -> None:
         self.job = None
         self.is_of_new_job = False
         self.peer = peer
+        self.given_ids: list[int] = []  # the jobs in the answer
+
+    def give_back(self) -> None:
+        self.peer.workers.take_back(self.peer, self.given_ids)
 
     def give(self, session: HttpSession, job: Job) -> None:
         """Respond to the waiting request with a job."""
