@@ -55,10 +55,8 @@ def free_port(chance: random.Random) -> int:
             return port
 
 
-def serve_arguments(
-    ports: Ports, store: str, settings: Mapping[str, object], *others: str, without: Sequence[str] = ()
-) -> list[str]:
-    """The arguments of `switchgear` that start a server, without the listeners of some schemes."""
+def serve_arguments(ports: Ports, store: str, settings: Mapping[str, object], *others: str) -> list[str]:
+    """The arguments of `switchgear` that start a server."""
     listen = [
         f"gearman://{HOST}:{ports.gearman}",
         f"wmp://{HOST}:{ports.wmp}",
@@ -69,8 +67,7 @@ def serve_arguments(
     ]
     arguments = ["serve", "--store", store, "--drain-timeout", "0.05s", *others]
     for url in listen:
-        if url.partition(":")[0] not in without:
-            arguments += ["--listen", url]
+        arguments += ["--listen", url]
     for name, value in {"gearman.handle_prefix": HANDLE_PREFIX, **settings}.items():
         arguments += ["--set", f"{name}={value}"]
     return arguments

@@ -48,9 +48,7 @@ class Node:
         self._run = run
         self._log = run.directory / f"output-{name}"
         settings = {**run.settings, **cluster_settings(name), **(settings or {})}
-        self._arguments = serve_arguments(
-            self.ports, database or run.database, settings, *run.arguments, without=run.without
-        )
+        self._arguments = serve_arguments(self.ports, database or run.database, settings, *run.arguments)
         self.process: ServerProcess | None = None
 
     def start(self) -> None:

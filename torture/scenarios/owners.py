@@ -16,18 +16,13 @@ import psycopg
 from tests.support.postgres import ReplicatedPostgres
 from tests.support.proxy import Proxy
 
-from torture.peers import STEADY_SUBMITTERS, Peer, dwork
 from torture.peers.load import HOST
 from torture.run import Run
 from torture.scenarios.cluster import LEASE_SECONDS, STUCK_SECONDS, Node, Nodes, cluster_settings, lives_of_nodes
-from torture.scenarios.kills import some_of_everybody
 from torture.server import Operator, free_port
 
 # So named that each of them owns a function of the load.
 NAMES = ("ada", "bob", "max")
-# The server has no listeners of these in this mode.
-WITHOUT = ("dwork",)
-ABSENT_PEERS = (dwork.creator, dwork.worker)
 COMPLETE_SECONDS = 20.0
 # A job that another node has borrowed for its workers counts as running; it is told of the cancel by a message.
 CANCEL_SECONDS = 2.0
@@ -50,7 +45,6 @@ class OwnerNodes(Nodes):
         self._stack = ExitStack()
         self._link_proxies: dict[str, Proxy] = {}  # in front of each node, for the other nodes
         self._database_proxies: dict[str, list[Proxy]] = {}  # between each node and both PostgreSQLs
-        run.without = WITHOUT
         run.history.record("cancels_take", CANCEL_SECONDS)
         super().__init__(run, pair)
         run.settings |= owner_settings(NAMES[0])  # for the node that drains it all at the end
@@ -82,10 +76,6 @@ class OwnerNodes(Nodes):
     def end(self) -> None:
         super().end()
         self._stack.close()
-
-    def peers(self) -> list[Peer]:
-        others = [peer for peer in some_of_everybody(self.run.chance) if peer not in ABSENT_PEERS]
-        return [*others, *STEADY_SUBMITTERS]
 
     async def one_life(self) -> None:
         if not self._is_founded:
