@@ -197,6 +197,7 @@ class Nodes:
         begun = time.monotonic()
         await self._acknowledged_elsewhere()
         await asyncio.sleep(max(0.0, 2 * LEASE_SECONDS - (time.monotonic() - begun)))
+        await self._replaced(owner)
         process.resume()
         if not await asyncio.to_thread(process.wait, STUCK_SECONDS):
             self._stuck(f"{owner.name} was replaced, and did not end:\n{owner.output()[-2000:]}")
@@ -251,6 +252,19 @@ class Nodes:
         ends, as if it were on another machine."""
         name = await asyncio.to_thread(self._owner_name, hide_process)
         return next((node for node in self.nodes if node.name == name), None)
+
+    async def _replaced(self, node: Node) -> None:
+        """Wait until the other nodes have taken the place of this one, which stands still."""
+        until = time.monotonic() + STUCK_SECONDS
+        while await asyncio.to_thread(self._has_place, node.name):
+            if time.monotonic() > until:
+                self._stuck(f"{node.name} stood still for {STUCK_SECONDS:g} s and was not replaced")
+                return
+            await asyncio.sleep(0.05)
+
+    def _has_place(self, name: str) -> bool:
+        """Whether this node is the owner, as far as one can tell."""
+        return self._owner_name(False) in (name, "")
 
     def _owner_name(self, hide_process: bool) -> str:
         until = time.monotonic() + STUCK_SECONDS

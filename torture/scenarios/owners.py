@@ -120,6 +120,14 @@ class OwnerNodes(Nodes):
             await asyncio.to_thread(self._hide_process, node.name)
         return node
 
+    def _has_place(self, name: str) -> bool:
+        try:
+            with psycopg.connect(self.run.database, autocommit=True, connect_timeout=2) as connection:
+                rows = connection.execute(b"SELECT 1 FROM sg_node WHERE name = %s AND epoch > 0", [name]).fetchall()
+                return bool(rows)
+        except psycopg.Error:
+            return True
+
     def _hide_process(self, name: str) -> None:
         try:
             with psycopg.connect(self.run.database, autocommit=True, connect_timeout=2) as connection:
@@ -142,6 +150,7 @@ class OwnerNodes(Nodes):
         begun = time.monotonic()
         await self._acknowledged_elsewhere()
         await asyncio.sleep(max(0.0, 2 * LEASE_SECONDS - (time.monotonic() - begun)))
+        await self._replaced(node)
         self._undo_cuts()
         if process is not None and not await asyncio.to_thread(process.wait, STUCK_SECONDS):
             self._stuck(f"{node.name} was replaced, and did not end:\n{node.output()[-2000:]}")
@@ -154,6 +163,7 @@ class OwnerNodes(Nodes):
             proxy.stall_requests()
         self.run.tally.counts["network_faults"] += 1
         await self._acknowledged_elsewhere()
+        await self._replaced(node)
         self._undo_cuts()
         if process is not None and not await asyncio.to_thread(process.wait, STUCK_SECONDS):
             self._stuck(f"{node.name} was replaced, and did not end:\n{node.output()[-2000:]}")
