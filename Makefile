@@ -88,6 +88,8 @@ bench-peers: $(STAMPS)/developing
 	@command -v gearmand >/dev/null || test -x /usr/sbin/gearmand || scripts/install-packages gearman-job-server
 	@command -v beanstalkd >/dev/null || scripts/install-packages beanstalkd
 	@command -v redis-server >/dev/null || scripts/install-packages redis-server
+	@command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || \
+		scripts/install-packages postgresql
 	@scripts/install-bench-peers
 
 format: $(STAMPS)/developing ## let ruff rewrite the sources

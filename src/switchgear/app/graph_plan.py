@@ -25,7 +25,7 @@ from switchgear.client.gearman.graph_request import GraphIds
 from switchgear.client.gearman.submit_request import SubmitRequest
 from switchgear.errors import ClientError, ExtensionRequired, ServerRefused
 from switchgear.text import counted
-from switchgear.verbs.table import MOST_HANDLES
+from switchgear.verbs.permitted_values import MOST_HANDLES
 
 if TYPE_CHECKING:
     from switchgear.app.app import App

@@ -62,9 +62,7 @@ class AcceptedLink(LinkConnection):
         listener = self._listener
         listener.unproven.pop(self, None)
         self.node_id = self._accepting.hello.node_id
-        assert self._transport is not None
-        host, port = (self._transport.get_extra_info("peername") or ("", 0))[:2]
-        transport = LinkTransport(self, host, port)
+        transport = LinkTransport(self, *self._address())
         name = self._accepting.hello.name
         self.begin_turn()
         self.session = LinkSession(listener.hub, listener.relay, listener.run_verb, transport, name)
@@ -75,6 +73,16 @@ class AcceptedLink(LinkConnection):
     def received(self, message: Any) -> None:
         assert self.session is not None
         self.session.receive(message)
+
+    def failed(self, reason: str) -> None:
+        """Report a peer that has proven nothing, or has sent what no node sends: few lines for many of them."""
+        host, port = self._address()
+        self._listener.hub.telemetry.emit("link_refused", host=host, port=port, reason=reason)
+
+    def _address(self) -> tuple[str, int]:
+        assert self._transport is not None
+        host, port = (self._transport.get_extra_info("peername") or ("", 0))[:2]
+        return host, port
 
     def connection_lost(self, error: Exception | None) -> None:
         super().connection_lost(error)

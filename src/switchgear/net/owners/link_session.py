@@ -338,10 +338,16 @@ class LinkSession(Output):
                 return  # the node asks again
             for job_id in unknown:
                 head = heads.get(job_id)
-                if self._has_awaited(job_id) or (head is not None and self._relay.is_ours(head.function.name)):
+                if self._has_awaited(job_id):
                     found.append(job_id)
-                elif head is not None or self._relay.passed_on(job_id) is None:
+                elif head is None:
+                    if not self._relay.is_unanswered(job_id):
+                        missing.append(job_id)
+                elif not self._relay.is_ours(head.function.name):
                     missing.append(job_id)
+                elif head.state in FINAL_STATES:
+                    found.append(job_id)
+                # Otherwise it is in the inbox of this node, or is being restored: the other node asks again.
         self.awaited.difference_update(missing)
         if not self._is_closed:
             self.await_commit()  # a foreground job is stored from now on

@@ -42,7 +42,8 @@ from switchgear.refusals import REFUSED_LIMIT
 from switchgear.verbs.access import Role
 from switchgear.verbs.answers import Incomplete
 from switchgear.verbs.completeness import UNREACHABLE_HEADER, WITHOUT_OWNER_HEADER
-from switchgear.verbs.table import VERBS, Keeps
+from switchgear.verbs.operator_verb import Keeps
+from switchgear.verbs.table import VERBS
 
 __all__ = ["ATTACHMENT", "COOKIE_NAME", "HttpSession", "HttpSetup"]
 

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import UNSET
 
 from switchgear.access.permissions import EVERYBODY
+from switchgear.errors import Refused
 from switchgear.json_bytes import LONG_BYTES, bytes_of, plain, told
 from switchgear.model import SECOND_US, Job
 from switchgear.model.job import PAYLOAD_KEY
@@ -266,7 +267,11 @@ def on_register_worker(session: HttpSession, call: RouteCall) -> None:
     peer = workers.add(session, functions, lease_us, wanted.name.encode(), timeouts_us, is_single=False)
     if tags or resources:
         assert peer.worker is not None
-        session.engine.describe_worker(peer.worker, tags, resources)
+        try:
+            session.engine.describe_worker(peer.worker, tags, resources)
+        except Refused:
+            workers.remove(peer)  # its client will never know its id
+            raise
     location = b"Location: /v1/workers/%b\r\n" % peer.id.encode()
     session.respond_json(201, {"id": peer.id, "lease": wanted.lease}, location)
 
