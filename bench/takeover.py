@@ -91,14 +91,14 @@ def fill(port: int, store: str, functions: list[str], jobs: int) -> float:
     return time.monotonic() - began
 
 
-def wait_until_settled(port: int, mode: str) -> None:
-    """Both nodes have what belongs to them."""
-    wanted = {name: sum(preferred_node(number, NAMES) == name for number in range(64)) for name in NAMES}
+def wait_until_settled(port: int, mode: str, names: tuple[str, ...] = NAMES) -> None:
+    """All nodes have what belongs to them."""
+    wanted = {name: sum(preferred_node(number, names) == name for number in range(64)) for name in names}
     connection = Connection(port)
     until = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < until:
         rows = connection.control("nodes")
-        if len(rows) == len(NAMES) and (mode != "owners" or {row["name"]: row["partitions"] for row in rows} == wanted):
+        if len(rows) == len(names) and (mode != "owners" or {row["name"]: row["partitions"] for row in rows} == wanted):
             connection.close()
             return
         time.sleep(0.05)

@@ -256,15 +256,15 @@ class Nodes:
     async def _replaced(self, node: Node) -> None:
         """Wait until the other nodes have taken the place of this one, which stands still."""
         until = time.monotonic() + STUCK_SECONDS
-        while await asyncio.to_thread(self._has_place, node.name):
+        while await asyncio.to_thread(self._has_place, node):
             if time.monotonic() > until:
                 self._stuck(f"{node.name} stood still for {STUCK_SECONDS:g} s and was not replaced")
                 return
             await asyncio.sleep(0.05)
 
-    def _has_place(self, name: str) -> bool:
+    def _has_place(self, node: Node) -> bool:
         """Whether this node is the owner, as far as one can tell."""
-        return self._owner_name(False) in (name, "")
+        return self._owner_name(False) in (node.name, "")
 
     def _owner_name(self, hide_process: bool) -> str:
         until = time.monotonic() + STUCK_SECONDS

@@ -114,19 +114,32 @@ class OwnerNodes(Nodes):
         return [*super().faults(), self._cut_from_database, self._stall_in_transaction, self._cut_links]
 
     async def _owner(self, *, hide_process: bool = False) -> Node | None:
-        """Some node."""
+        """Some node that is not just starting."""
         node = self.run.chance.choice(self.nodes)
+        until = time.monotonic() + STUCK_SECONDS
+        while not await asyncio.to_thread(self._has_joined, node):
+            if time.monotonic() > until:
+                self._stuck(f"{node.name} did not join:\n{node.output()[-2000:]}")
+                return None
+            await asyncio.sleep(0.05)
         if hide_process:
             await asyncio.to_thread(self._hide_process, node.name)
         return node
 
-    def _has_place(self, name: str) -> bool:
+    def _has_joined(self, node: Node) -> bool:
+        """Whether the present process of the node is one of the cluster."""
+        process = node.process
+        if process is None or not process.is_running():
+            return False
         try:
             with psycopg.connect(self.run.database, autocommit=True, connect_timeout=2) as connection:
-                rows = connection.execute(b"SELECT 1 FROM sg_node WHERE name = %s AND epoch > 0", [name]).fetchall()
-                return bool(rows)
+                rows = connection.execute(b"SELECT process FROM sg_node WHERE epoch > 0").fetchall()
         except psycopg.Error:
-            return True
+            return False
+        return any(row[0].split(" ")[2:3] == [str(process.pid)] for row in rows)
+
+    def _has_place(self, node: Node) -> bool:
+        return self._has_joined(node)
 
     def _hide_process(self, name: str) -> None:
         try:
@@ -137,7 +150,9 @@ class OwnerNodes(Nodes):
 
     async def _cut_from_database(self) -> None:
         """For twice its lease: others go on, and it ends when it is back."""
-        node = self.run.chance.choice(self.nodes)
+        node = await self._owner()
+        if node is None:
+            return
         process = node.process
         proxies = self._database_proxies[node.name]
         is_silent = self.run.chance.random() < 0.5
@@ -157,7 +172,9 @@ class OwnerNodes(Nodes):
 
     async def _stall_in_transaction(self) -> None:
         """The first part of a commit arrives, and no more: the database holds the locks of the node."""
-        node = self.run.chance.choice(self.nodes)
+        node = await self._owner()
+        if node is None:
+            return
         process = node.process
         for proxy in self._database_proxies[node.name]:
             proxy.stall_requests()
