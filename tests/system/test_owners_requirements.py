@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.system, pytest.mark.xdist_group("postgresql"), pytest.
 def nodes(postgres: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[OwnerNode]]:
     place = tmp_path_factory.mktemp("requirements")
     url = postgres.new_url()
-    made = [OwnerNode(name, url, place) for name in NAMES]
+    made = [OwnerNode(name, url, place, lease_seconds=3.0) for name in NAMES]
     with ExitStack() as stack:
         for node in made:
             stack.callback(node.end)
@@ -98,14 +98,19 @@ def reason_of(node: OwnerNode, handle: str) -> dict[str, Any]:
     return reasons[0]
 
 
-def is_explained(node: OwnerNode, handle: str, word: str) -> dict[str, Any] | None:
+def is_explained(node: OwnerNode, handle: str, word: str) -> dict[str, Any]:
+    """The reason, if it is this one."""
     reason = reason_of(node, handle)
-    return reason if reason["word"] == word else None
+    return reason if reason["word"] == word else {}
 
 
 def state_of(node: OwnerNode, handle: str) -> str:
     with node.client() as client:
         return str(client.control("job", handle=handle)["state"])
+
+
+def is_done(node: OwnerNode, handle: str) -> bool:
+    return state_of(node, handle) == "done"
 
 
 def test_a_tagged_worker_of_another_node_gets_the_job_and_others_do_not(nodes: list[OwnerNode]) -> None:
@@ -152,7 +157,7 @@ def test_jobs_of_a_mixed_queue_find_their_workers_at_three_nodes(nodes: list[Own
         assert not [text for text in green.begun if sent[text] != b"green"]
         assert len(red.begun) == len(green.begun) == 30  # each was begun once
         for job in jobs[-2:]:
-            eventually(lambda job=job: state_of(nodes[0], job.handle) == "done", "all are done")
+            eventually(partial(is_done, nodes[0], job.handle), "all are done")
 
 
 def test_resources_of_a_worker_at_another_node_are_not_exceeded(nodes: list[OwnerNode]) -> None:
@@ -176,7 +181,7 @@ def test_resources_of_a_worker_at_another_node_are_not_exceeded(nodes: list[Owne
         eventually(partial(worker.has, b"second"), "the memory is free again")
         worker.end(b"second")
         for handle in (first, second, small):
-            eventually(lambda handle=handle: state_of(nodes[1], handle) == "done", "they are done")
+            eventually(partial(is_done, nodes[1], handle), "they are done")
         client.control("cancel", handle=third)
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Final
 
+from switchgear.partitions import PARTITIONS
 from switchgear.states import DONE, FINAL_STATES, PRIORITY_NAMES, CatchUp, EdgePolicy, JobState
 from switchgear.verbs import answers, live_answers
 from switchgear.verbs.access import Role
@@ -558,6 +559,28 @@ _ROWS: Final = (
         reach=Reach.FUNCTION,
         command="limit",
         library="App.limit",
+    ),
+    OperatorVerb(
+        "place",
+        "Put a function at the server of another one, if several own functions; without options, show where it is.",
+        Role.OPERATE,
+        answers.PlaceAnswer,
+        (
+            FUNCTION_NAME,
+            Argument(
+                "beside",
+                PlainText(),
+                "In the partition of this function, so that both have the same owner.",
+                metavar="FUNCTION",
+            ),
+            Argument("partition", Whole(0, PARTITIONS - 1), "In the partition with this number.", metavar="N"),
+            Argument("by_name", Boolean(), "In the partition that follows from its name, as before it was placed."),
+        ),
+        Keeps.CHANGE,
+        is_long=True,
+        reach=Reach.FUNCTION,
+        command="place",
+        library="App.place",
     ),
     OperatorVerb(
         "queue_limits",
