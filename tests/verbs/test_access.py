@@ -64,7 +64,6 @@ def test_the_roles_of_the_verbs() -> None:
         assert not (verb.changes and Role.READ in verb.roles), verb.name
     assert {verb.name for verb in VERBS.values() if Role.WORK in verb.roles} == {
         "limit",
-        "place",
         "schedule",
         "declare",
         "complete",

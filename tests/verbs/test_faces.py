@@ -177,7 +177,7 @@ CALLS: dict[str, Callable[[Program], object]] = {
     "App.control_workers": lambda program: program.app.control_workers("ping"),
     "App.pause": lambda program: program.app.pause(program.add),
     "App.resume": lambda program: program.app.resume(program.add),
-    "App.place": lambda program: program.app.place(program.add, beside="upload"),
+    "App.place": lambda program: program.app.place(program.add),
     "App.limit": lambda program: program.app.limit(program.add, concurrency=2, rate="10/s", key_rate="none"),
     "App.jobs": lambda program: list(program.app.jobs(task=program.add, states=["ready"])),
     "App.cancel_all": lambda program: program.app.cancel_all(task=program.add),

@@ -13,7 +13,7 @@ from switchgear.net.operations.context import OperationsContext
 from switchgear.net.operations.values import plain
 from switchgear.net.operations.verb_steps import Steps, in_steps
 from switchgear.policy import Policy, Rate
-from switchgear.refusals import REFUSED_LIMIT
+from switchgear.refusals import REFUSED_CONFLICT
 from switchgear.verbs.answers import FunctionAnswer, LimitAnswer, PauseAnswer, PlaceAnswer, PolicyAnswer
 
 __all__ = ["FunctionOperations", "function_portions", "oldest_ready_seconds", "oldest_ready_us"]
@@ -117,7 +117,7 @@ class FunctionOperations:
         """Where a function is. A single server has all of them; nodes that own functions answer themselves."""
         yield from ()
         if beside is not None or partition is not None or by_name:
-            raise Refused(REFUSED_LIMIT, "this server has all functions: cluster.mode is not owners")
+            raise Refused(REFUSED_CONFLICT, "this server has all functions: cluster.mode is not owners")
         answer: PlaceAnswer = {"function": function, "partition": None, "node": None, "placed": False}
         return answer
 
