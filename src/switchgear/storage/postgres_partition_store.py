@@ -23,7 +23,7 @@ from switchgear.storage.postgres_fence import DEFAULT_LEASE_SECONDS
 from switchgear.storage.postgres_partitions import ClusterView, PostgresPartitions
 from switchgear.storage.postgres_reads import number
 from switchgear.storage.postgres_rows import bigint
-from switchgear.storage.sqlite_rows import decode_policy
+from switchgear.storage.sqlite_rows import FUNCTION_ID, decode_policy
 
 __all__ = ["NodeAddress", "PartitionStore"]
 
@@ -32,6 +32,7 @@ NodeAddress = tuple[int, str, str, str]  # id, name, address, version
 
 # So many ids of functions are reserved at a time, and more of them when fewer than half are left.
 FUNCTION_IDS: Final = 10_000
+NOT_UNIQUE: Final = "23505"  # the SQLSTATE of a second row with the same key
 # The node that has this partition deletes old history, for all.
 HISTORY_PARTITION: Final = 0
 
@@ -232,7 +233,36 @@ class PartitionStore(PostgresStore):
         if self._must_beat and self._staged.is_empty():
             await self._alone(self._writer.beat)
         self._must_beat = False
+        try:
+            return await super().commit()
+        except PostgresRefusal as refusal:
+            if refusal.code != NOT_UNIQUE or not await self._use_known_function_ids():
+                raise
         return await super().commit()
+
+    async def _use_known_function_ids(self) -> bool:
+        """Another node has given an id to a function that this one has used for the first time at the same moment: use
+        that one in all staged rows. Returns whether there was such a function."""
+        known = {row[1]: row[0] for row in await self._reads.functions()}
+        staged = self._staged
+        ids: dict[int, int] = {}
+        for own_id, row in list(staged.functions.items()):
+            function_id = known.get(row[1], own_id)
+            if function_id != own_id:
+                ids[own_id] = function_id
+                del staged.functions[own_id]
+                if row[2] is not None:  # it has settings
+                    staged.functions[function_id] = (function_id, *row[1:])
+                self._learn_function(function_id, row[1])
+        for rows in (staged.new, staged.changed):
+            for job_id, job_row in rows.items():
+                if job_row[FUNCTION_ID] in ids:
+                    rows[job_id] = (
+                        *job_row[:FUNCTION_ID],
+                        ids[job_row[FUNCTION_ID]],
+                        *job_row[FUNCTION_ID + 1 :],
+                    )
+        return bool(ids)
 
     async def drop_finished(self, before_us: int, keep_count: int, spare: Spare = frozenset, now_us: int = 0) -> int:
         """Delete old history; one of the nodes does that."""
