@@ -17,6 +17,7 @@ from switchgear.engine.deadline_dispatch import DeadlineDispatch
 from switchgear.engine.deadlines import Deadline, DeadlineKind, Deadlines
 from switchgear.engine.dependencies import Dependencies
 from switchgear.engine.dispatcher import Dispatcher
+from switchgear.engine.foreign_predecessors import ForeignPredecessors
 from switchgear.engine.functions import FunctionRegistry
 from switchgear.engine.graph_parts import GraphParts
 from switchgear.engine.handover import Handover
@@ -274,6 +275,7 @@ class Parts:
             self.transitions,
             self.workers,
             self.schedules,
+            self.foreign,
         )
 
     @cached_property

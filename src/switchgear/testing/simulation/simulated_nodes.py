@@ -312,6 +312,7 @@ class SimulatedNode:
             if not self.engine.has_job(row.id):
                 with suppress(Refused):
                     self.engine.retry(row.to_job(self.engine.function_named(row.function_name)))
+                    self.world.acknowledged_ends.discard(row.id)
 
     def work(self) -> None:
         job = self.engine.take(self.worker)
