@@ -84,7 +84,7 @@ def worker(nodes: list[OwnerNode]) -> Iterator[None]:
 
 def reported(client: Client, count: int) -> bool:
     jobs = client.control("jobs", function=owned_by("cleo", "report"), states=["done"])
-    return len(jobs) == count
+    return len(jobs["jobs"]) == count
 
 
 @pytest.mark.usefixtures("worker")
