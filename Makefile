@@ -77,8 +77,8 @@ simulate: $(STAMPS)/developing ## replay the engine simulation with SEED
 fuzz: $(STAMPS)/fuzzing ## give each fuzz target, or TARGET, new inputs for SECONDS; see fuzz/README.md
 	PYTHONPATH="$(CURDIR)/src" $(BIN)/python -m fuzz $(TARGET) --seconds $(SECONDS) --seed $(SEED)
 
-bench: bench-peers $(STAMPS)/compiled ## measure this server beside others in one run of ten minutes; readings go to bench/results
-	$(ON_COMPILED) $(BIN)/python -m bench
+bench: bench-peers $(STAMPS)/compiled ## measure this server beside others in one run of ten minutes, or ONLY some groups of it; readings go to bench/results
+	$(ON_COMPILED) $(BIN)/python -m bench $(if $(ONLY),--only $(ONLY))
 
 bench-docs: bench-peers $(STAMPS)/compiled ## the same, and write tables and charts into docs/benchmarks.md
 	$(ON_COMPILED) $(BIN)/python -m bench --write-docs
@@ -88,6 +88,8 @@ bench-peers: $(STAMPS)/developing
 	@command -v gearmand >/dev/null || test -x /usr/sbin/gearmand || scripts/install-packages gearman-job-server
 	@command -v beanstalkd >/dev/null || scripts/install-packages beanstalkd
 	@command -v redis-server >/dev/null || scripts/install-packages redis-server
+	@command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || \
+		scripts/install-packages postgresql
 	@scripts/install-bench-peers
 
 format: $(STAMPS)/developing ## let ruff rewrite the sources

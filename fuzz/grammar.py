@@ -10,8 +10,7 @@ Cutting never fails: what does not fit is one raw part, which is joined as it is
 from __future__ import annotations
 
 from collections.abc import Sequence
-from struct import Struct
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -33,12 +32,25 @@ __all__ = [
 ]
 
 
-class Part(NamedTuple):
-    """A piece of an input; the length of its body is written when parts are joined."""
+class Part:
+    """A piece of an input; the length of its body is written when parts are joined.
 
-    head: bytes
-    body: bytes
-    is_raw: bool = False
+    Inputs share parts, so no part is ever changed.  Very many are made, and a compiled class takes a tenth of the time
+    of a tuple with names.
+    """
+
+    __slots__ = ("body", "head", "is_raw")
+
+    def __init__(self, head: bytes, body: bytes, is_raw: bool = False) -> None:
+        self.head: Final = head
+        self.body: Final = body
+        self.is_raw: Final = is_raw
+
+    def with_body(self, body: bytes) -> Part:
+        return Part(self.head, body, self.is_raw)
+
+    def with_head(self, head: bytes) -> Part:
+        return Part(head, self.body, self.is_raw)
 
 
 class Level(Protocol):
@@ -55,28 +67,31 @@ class SizedRecords:
     """Records of a head of fixed length, the length of the body, and the body.  A body that ends too early is taken as
     far as it goes, so that every input is some list of records."""
 
-    def __init__(self, head_bytes: int, size: str) -> None:
-        self._head_bytes = head_bytes
-        self._size = Struct(size)
+    def __init__(self, head_bytes: int, size_bytes: int) -> None:
+        self._head_bytes: Final = head_bytes
+        self._size_bytes: Final = size_bytes
 
     def cut(self, data: bytes) -> list[Part]:
         parts: list[Part] = []
-        position = 0
-        while position < len(data):
-            start = position + self._head_bytes + self._size.size
-            if start > len(data):
-                break
-            (size,) = self._size.unpack_from(data, position + self._head_bytes)
-            parts.append(Part(data[position : position + self._head_bytes], data[start : start + size]))
+        position, end = 0, len(data)
+        head_bytes, size_bytes = self._head_bytes, self._size_bytes
+        while position + head_bytes + size_bytes <= end:
+            body = position + head_bytes
+            start = body + size_bytes
+            size = int.from_bytes(data[body:start], "big")
+            parts.append(Part(data[position:body], data[start : start + size]))
             position = start + size
         return parts
 
     def join(self, parts: Sequence[Part]) -> bytes:
-        most = 256**self._size.size - 1
-        return b"".join(
-            head.ljust(self._head_bytes, b"\0")[: self._head_bytes] + self._size.pack(len(body[:most])) + body[:most]
-            for head, body, _ in parts
-        )
+        head_bytes, size_bytes = self._head_bytes, self._size_bytes
+        most = 256**size_bytes - 1
+        out: list[bytes] = []
+        for part in parts:
+            out.append(part.head.ljust(head_bytes, b"\0")[:head_bytes])
+            out.append(min(len(part.body), most).to_bytes(size_bytes, "big"))
+            out.append(part.body[:most])
+        return b"".join(out)
 
 
 class Packets:
@@ -104,7 +119,9 @@ class Packets:
         return parts
 
     def join(self, parts: Sequence[Part]) -> bytes:
-        return b"".join(body if is_raw else head + len(body).to_bytes(4, "big") + body for head, body, is_raw in parts)
+        return b"".join(
+            [part.body if part.is_raw else part.head + len(part.body).to_bytes(4, "big") + part.body for part in parts]
+        )
 
 
 class Separated:
@@ -117,7 +134,7 @@ class Separated:
         return [Part(b"", piece, True) for piece in data.split(self._separator)]
 
     def join(self, parts: Sequence[Part]) -> bytes:
-        return self._separator.join(part.body for part in parts)
+        return self._separator.join([part.body for part in parts])
 
 
 class RespCommands:
@@ -134,7 +151,7 @@ class RespCommands:
         return parts
 
     def join(self, parts: Sequence[Part]) -> bytes:
-        return b"".join(part.body for part in parts)
+        return b"".join([part.body for part in parts])
 
 
 class RespWords:
@@ -190,7 +207,9 @@ class Protobuf:
         return parts
 
     def join(self, parts: Sequence[Part]) -> bytes:
-        return b"".join(body if is_raw else head + _written_varint(len(body)) + body for head, body, is_raw in parts)
+        return b"".join(
+            [part.body if part.is_raw else part.head + _written_varint(len(part.body)) + part.body for part in parts]
+        )
 
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:
@@ -228,7 +247,7 @@ class MsgpackMap:
             return parts[0].body
         count = len(parts)
         header = bytes([0x80 | count]) if count < 16 else b"\xde" + count.to_bytes(2, "big")
-        return header + b"".join(head + body for head, body, _ in parts)
+        return header + b"".join([part.head + part.body for part in parts])
 
 
 class ZmtpFrames:
@@ -249,7 +268,9 @@ class ZmtpFrames:
         return parts
 
     def join(self, parts: Sequence[Part]) -> bytes:
-        return b"".join(body if is_raw else _zmtp_header(head, len(body)) + body for head, body, is_raw in parts)
+        return b"".join(
+            [part.body if part.is_raw else _zmtp_header(part.head, len(part.body)) + part.body for part in parts]
+        )
 
 
 def _zmtp_greeting(data: bytes) -> tuple[int, bool]:
@@ -284,8 +305,8 @@ def _zmtp_header(head: bytes, size: int) -> bytes:
     return bytes((flags, size))
 
 
-STEPS: Final = SizedRecords(1, ">H")  # the steps of a script: see script.py
-FRAMES: Final = SizedRecords(0, ">H")  # the frames of a message
+STEPS: Final = SizedRecords(1, 2)  # the steps of a script: see script.py
+FRAMES: Final = SizedRecords(0, 2)  # the frames of a message
 GEARMAN_PACKETS: Final = Packets((b"\0REQ", b"\0RES"), 8, True)
 DRAFT_PACKETS: Final = Packets((b"\0JOB",), 5, False)
 NUL_FIELDS: Final = Separated(b"\0")

@@ -12,7 +12,7 @@ import h11
 
 from fuzz.grammar import LINES
 from fuzz.stream_codecs import pieces
-from fuzz.target import Target, must
+from fuzz.target import Defect, Target, must
 from switchgear.protocols.http.codec import HeadCache, RequestDecoder
 
 __all__ = ["HTTP", "HTTP_WORDS", "check_http"]
@@ -28,13 +28,14 @@ def ours(data: bytes, *, in_pieces: bool) -> tuple[list[Read], str, bool]:
     decoder = RequestDecoder(HeadCache(), BODY_BYTES)
     found: list[Read] = []
     is_over = False
-    for piece in pieces(data) if in_pieces else (data,):
+    for piece in pieces(data) if in_pieces else [data]:
         for request in decoder.feed(piece):
             if not request.is_announced and not is_over:
                 found.append((request.head.method, request.head.target, request.body))
                 is_over = not request.head.keeps_alive
         held = decoder.buffered_bytes
-        must(held <= HEAD_BYTES + BODY_BYTES + len(piece), "more is held than a request may have", held)
+        if held > HEAD_BYTES + BODY_BYTES + len(piece):
+            raise Defect(f"more is held than a request may have: {held}")
     failure = decoder.failure
     must(failure is None or failure.framing_lost, "a decoder that goes on after an error")
     return found, "" if failure is None else failure.code, is_over

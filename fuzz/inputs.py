@@ -10,7 +10,8 @@ from fuzz.target import Target
 
 __all__ = ["FAILURES", "ROOT", "WORKING", "corpus_of", "kept_inputs", "regressions_of", "saved"]
 
-ROOT: Final = Path(__file__).parent
+# Where this is compiled (see campaign.py), the corpus is a link to that of the checkout.
+ROOT: Final = (Path(__file__).parent / "corpus").resolve().parent
 WORKING: Final = ROOT.parent / "build" / "fuzz"  # what is found on the way; not kept in the repository
 FAILURES: Final = WORKING / "failures"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Hashable
 from typing import Any, Final
 
@@ -23,6 +24,9 @@ __all__ = ["MESSAGE_CODECS"]
 
 # What the protobuf library takes and dwork does not: groups, and numbers that nobody writes so.
 STRICTER: Final = ("wire type 3", "wire type 4", "more than 64 bits", "longer than it need be", "has no type")
+TASK_FIELDS: Final = tuple(field.name for field in dataclasses.fields(Task))
+QUERY_FIELDS: Final = tuple(field.name for field in dataclasses.fields(Query) if field.name != "tasks")
+DIGITS: Final = re.compile("[0-9]")
 LISTS: Final = ("predecessors", "successors", "log", "after")
 
 
@@ -40,15 +44,14 @@ def plain(query: Query | None) -> Any:
     if query is None:
         return None
     tasks = [
-        [tuple(value) if field.name in LISTS else value for field in dataclasses.fields(Task)
-         for value in [getattr(task, field.name)]]
+        [tuple(getattr(task, name)) if name in LISTS else getattr(task, name) for name in TASK_FIELDS]
         for task in query.tasks
-    ]  # fmt: skip
-    return tasks, [getattr(query, field.name) for field in dataclasses.fields(Query) if field.name != "tasks"]
+    ]
+    return tasks, [getattr(query, name) for name in QUERY_FIELDS]
 
 
 def without_digits(text: str) -> str:
-    return "".join("#" if c.isdigit() else c for c in text)
+    return DIGITS.sub("#", text) if text else text
 
 
 def run_dwork(data: bytes) -> Hashable:

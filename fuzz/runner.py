@@ -15,7 +15,7 @@ from types import FrameType
 from typing import Final
 
 from fuzz.inputs import FAILURES, kept_inputs, saved
-from fuzz.mutation import mutated
+from fuzz.mutation import Mutator
 from fuzz.target import Defect, Target
 
 __all__ = ["Failure", "Finding", "fuzz", "run_within_time", "shortened", "stop_long_runs"]
@@ -50,23 +50,22 @@ def fuzz(target: Target, seconds: float, runs: int, seed: int, inputs: Sequence[
 
     With `runs` of 0 the time alone decides.  The same seed makes the same inputs.
     """
-    random = Random(f"{target.name} {seed}")
-    pool = list(kept_inputs(target) if inputs is None else inputs) or [b""]
+    pool = Mutator(Random(f"{target.name} {seed}"), target.levels, target.words, target.longest_bytes)
     seen: set[Hashable] = set()
     finding = Finding()
     start = time.monotonic()
-    for data in pool:
+    for data in (kept_inputs(target) if inputs is None else inputs) or (b"",):
         seen.add(_run(target, data))
         finding.runs += 1
+        pool.add(data)
     while (not runs or finding.runs < runs) and (finding.runs % 16 or time.monotonic() - start < seconds):
-        data, other = random.choice(pool), random.choice(pool)
-        data = mutated(random, data, other, target.levels, target.words, target.longest_bytes)
+        data = pool.next()
         kind = _run(target, data)
         finding.runs += 1
         if kind not in seen:
             seen.add(kind)
             if len(pool) < MOST_KEPT:
-                pool.append(data)
+                pool.add(data)
     finding.seconds = time.monotonic() - start
     finding.kinds = len(seen)
     return finding
@@ -116,7 +115,7 @@ def _with_less(target: Target, data: bytes, size: int) -> Iterator[bytes]:
             if size < len(parts[place].body):
                 body = parts[place].body
                 for start in range(0, len(body), size):
-                    less = parts[place]._replace(body=body[:start] + body[start + size :])
+                    less = parts[place].with_body(body[:start] + body[start + size :])
                     yield level.join([*parts[:place], less, *parts[place + 1 :]])
     for start in range(0, len(data), size):
         yield data[:start] + data[start + size :]

@@ -175,7 +175,7 @@ def check_zmtp(connections: list[bytes]) -> None:
         must(not bodies or not bodies[-1][0] & MORE, "half a message", data[-200:])
 
 
-COOKIE: Final = re.compile(rb"switchgear_session=[A-Za-z0-9_-]*")
+COOKIE: Final = re.compile(rb"switchgear_session(_[0-9a-f]*)?=[A-Za-z0-9_-]*")
 
 READABLE: Final[dict[str, Callable[[list[Any]], None]]] = {
     "gearman": check_gearman,

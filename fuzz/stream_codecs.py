@@ -6,7 +6,7 @@ Each decoder is held against a second reader of the same framing, which is writt
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable
 from functools import partial
 from random import Random
 from typing import Any, Final, Protocol
@@ -56,20 +56,32 @@ class Decoder(Protocol):
         """The messages that are complete now."""
 
 
-def pieces(data: bytes) -> Iterator[bytes]:
+# Lengths of the pieces that an input is cut into: single bytes, or any length up to some limit.
+LONGEST_PIECES: Final = (1, 2, 5, 12, 40, 40, 255, 255)
+MOST_SIZES: Final = 1024
+SIZES: Final = [
+    [1 + byte % longest for byte in Random(longest).randbytes(MOST_SIZES)] for longest in LONGEST_PIECES
+]  # from a table, because to seed a generator for each input takes as long as to read the input
+
+
+def pieces(data: bytes) -> list[bytes]:
     """The data in pieces, which are others for other data: bytes one by one, or of any length."""
-    random = Random(crc32(data))
-    longest = random.choice((1, 2, 5, 40, 255))
-    position = 0
-    for byte in random.randbytes(len(data)):
-        stop = position + 1 + byte % longest
-        yield data[position:stop]
-        if stop >= len(data):
-            return
+    checksum = crc32(data)
+    sizes = SIZES[checksum % len(SIZES)]
+    place = checksum >> 8
+    found: list[bytes] = []
+    position, end = 0, len(data)
+    while position < end:
+        stop = position + sizes[place % MOST_SIZES]
+        place += 1
+        found.append(data[position:stop])
         position = stop
+    return found
 
 
-def decoded(make: Callable[[], Decoder], data: bytes, most_held: int) -> tuple[list[Any], str]:
+def decoded(
+    make: Callable[[], Decoder], data: bytes, most_held: int, cut: list[bytes] | None = None
+) -> tuple[list[Any], str]:
     """The messages of a stream and the code of the error that ended it, if one did; however it is cut."""
     whole = make()
     messages = whole.feed(data)
@@ -77,7 +89,7 @@ def decoded(make: Callable[[], Decoder], data: bytes, most_held: int) -> tuple[l
     must(failure is None or failure.framing_lost, "a decoder that goes on after an error")
     split = make()
     found: list[Any] = []
-    for piece in pieces(data):
+    for piece in pieces(data) if cut is None else cut:
         found += split.feed(piece)
         if split.buffered_bytes > most_held:
             raise Defect(f"more is held than a message may have: {split.buffered_bytes}")
@@ -153,13 +165,17 @@ class LongGearmanDecoder:
         return messages
 
 
+SIDES: Final = ((gearman.REQUEST, b"\0REQ"), (gearman.RESPONSE, b"\0RES"))
+
+
 def run_gearman(data: bytes) -> Hashable:
     kinds: list[Hashable] = []
-    for magic, start in ((gearman.REQUEST, b"\0REQ"), (gearman.RESPONSE, b"\0RES")):
+    cut = pieces(data)
+    for magic, start in SIDES:
         make = partial(gearman.GearmanDecoder, magic, PACKET_BYTES, LINE_BYTES)
-        found = decoded(make, data, PACKET_BYTES + 12)
+        found = decoded(make, data, PACKET_BYTES + 12, cut)
         must(found == gearman_reference(data, start), "the reference reads something else", found)
-        long = decoded(lambda magic=magic: LongGearmanDecoder(magic), data, PACKET_BYTES + 12)  # type: ignore[misc]
+        long = decoded(partial(LongGearmanDecoder, magic), data, PACKET_BYTES + 12, cut)
         must(found == long, "long packets are read as something else", found, long)
         messages, code = found
         kinds.append((tuple(kind if kind < 64 else 64 for kind, _ in messages[:4]), len(messages) > 4, code))
@@ -191,8 +207,9 @@ def long_draft_decoder() -> draft.DraftDecoder:
 
 
 def run_draft(data: bytes) -> Hashable:
-    messages, code = decoded(lambda: draft.DraftDecoder(PACKET_BYTES), data, PACKET_BYTES + 9)
-    long = decoded(long_draft_decoder, data, PACKET_BYTES + 9)
+    cut = pieces(data)
+    messages, code = decoded(partial(draft.DraftDecoder, PACKET_BYTES), data, PACKET_BYTES + 9, cut)
+    long = decoded(long_draft_decoder, data, PACKET_BYTES + 9, cut)
     must(long == (messages, code), "long packets are read as something else", messages, long)
     kinds: list[Hashable] = []
     for kind, body in messages:
@@ -233,8 +250,11 @@ def long_resp_decoder() -> resp.RespDecoder:
 
 def run_resp(data: bytes) -> Hashable:
     """Commands as the server reads them."""
-    commands, code = decoded(lambda: resp.RespDecoder(PACKET_BYTES), data, PACKET_BYTES + resp.MOST_LINE_BYTES + 2)
-    long = decoded(long_resp_decoder, data, PACKET_BYTES + resp.MOST_LINE_BYTES + 2)
+    cut = pieces(data)
+    commands, code = decoded(
+        partial(resp.RespDecoder, PACKET_BYTES), data, PACKET_BYTES + resp.MOST_LINE_BYTES + 2, cut
+    )
+    long = decoded(long_resp_decoder, data, PACKET_BYTES + resp.MOST_LINE_BYTES + 2, cut)
     must(long == (commands, code), "long words are read as something else", commands, long)
     must(all(commands), "a command without a word")
     written = b"".join(resp.array([resp.bulk(word) for word in command]) for command in commands)

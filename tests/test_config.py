@@ -530,6 +530,9 @@ def test_reloadable_settings_are_these() -> None:
         "cluster.allow_async",
         "cluster.mode",
         "cluster.link_port",
+        "cluster.link_tls_ca",
+        "cluster.link_tls_cert",
+        "cluster.link_tls_key",
         "log.format",
         "access.file",
     }

@@ -65,6 +65,8 @@ class KnownJob:
     end_told: bool = False  # a waiting client was told the end
     ends_sent: int = 0  # reports, cancels and the like that may have ended it
     ended_at: int = 0  # when its end was acknowledged
+    ended_at_ns: int = 0
+    is_cancel_sent: bool = False
     starts: int = 0  # how often a worker was given it
     free_starts: int = 0  # how many of these cost no attempt
     holder: str = ""  # the connection that has it now
@@ -101,7 +103,10 @@ class History:
         self.is_stopping = False
         self.default_attempts = 0
         self.wall_minus_monotonic = 0.0
+        self.cancel_seconds = 0.0  # for so long a job that is cancelled may still be given to a worker of another node
         self.wall_ahead = 0.0  # the most by which the server's clock was ahead of ours
+        # By function: when the latest submission that was acknowledged was sent.
+        self.accepted_since: dict[str, int] = {}
         self._by_token: dict[str, KnownJob] = {}
         self._by_number: dict[int, KnownJob] = {}
         self._by_key: dict[tuple[str, str], KnownJob] = {}  # the last one acknowledged
@@ -156,6 +161,10 @@ class History:
         """From now on the server may refuse submissions and reports, or may not any more."""
         self.refusals_allowed = active
 
+    def on_cancels_take(self, seconds: float) -> None:
+        """The server is several nodes, of which one may have lent a job to another one when it is cancelled."""
+        self.cancel_seconds = seconds
+
     def on_clock(self, offset_seconds: float) -> None:
         """The server's clock was set."""
         self.wall_ahead = max(self.wall_ahead, offset_seconds)
@@ -171,6 +180,9 @@ class History:
         """The server says that it keeps the job."""
         job = self._job(token, number, f"acknowledged to {by}")
         self._check_unique(job, token)
+        asked = self._submissions.get(token)
+        if asked is not None:
+            self.accepted_since[asked.function] = max(asked.at, self.accepted_since.get(asked.function, 0))
         if not job.kept_at:
             job.kept_at = self.now
             if job.end_told:
@@ -196,6 +208,7 @@ class History:
 
     def on_cancelling(self, number: int, by: str) -> None:
         job = self._by_number[number]
+        job.is_cancel_sent = True
         self._note(job, f"{by} sends a cancel")
         self._may_end(job)
 
@@ -255,7 +268,7 @@ class History:
             asked_at = asked.asked_at
         job = self._job(token, number, f"handed to {by}")
         job.starts += 1
-        if job.ended_at and asked_at > job.ended_at:
+        if job.ended_at and asked_at > job.ended_at and not self._is_cancel_on_its_way(job):
             self._blame("run again", job, "was handed out after its end had been acknowledged")
         if job.holder and job.holder != by and self.now_ns < job.held_until_ns:
             self._blame("held", job, f"was given to {by} while {job.holder} had it")
@@ -263,6 +276,14 @@ class History:
         job.holder = by
         job.held_until_ns = self.now_ns + int(held_seconds * 1e9)
         self._held[by][job] = None
+
+    @property
+    def may_take_back(self) -> bool:
+        """Whether a server may take back jobs that workers have, without a word."""
+        return self.is_stopping or self.cancel_seconds > 0
+
+    def _is_cancel_on_its_way(self, job: KnownJob) -> bool:
+        return job.is_cancel_sent and self.now_ns - job.ended_at_ns < self.cancel_seconds * 1e9
 
     def on_reporting(self, token: str, how: str, by: str) -> None:
         """A worker is about to say how its job ended."""
@@ -382,7 +403,9 @@ class History:
         other.kept_at = other.kept_at or one.kept_at
         other.end_told |= one.end_told
         other.ends_sent += one.ends_sent
-        other.ended_at = other.ended_at or one.ended_at
+        if not other.ended_at:
+            other.ended_at, other.ended_at_ns = one.ended_at, one.ended_at_ns
+        other.is_cancel_sent |= one.is_cancel_sent
         other.starts += one.starts
         other.free_starts += one.free_starts
         other.holder = other.holder or one.holder
@@ -435,6 +458,7 @@ class History:
         job.holder = ""
         if not job.ended_at:
             job.ended_at = self.now
+            job.ended_at_ns = self.now_ns
             self.counts["ended"] += 1
 
     def _let_go(self, job: KnownJob, event: str) -> None:

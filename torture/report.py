@@ -16,6 +16,8 @@ COUNTS = {
     "images": "power-loss images started",
     "injected_errors": "I/O errors injected",
     "database_faults": "times PostgreSQL was restarted, killed or disconnected",
+    "database_restarts": "  of these restarted or killed while a cluster ran",
+    "network_faults": "nodes disconnected from PostgreSQL or from each other",
     "fail_overs": "fail-overs of PostgreSQL",
     "fillings": "times the disk was full",
     "jumps": "clock jumps",

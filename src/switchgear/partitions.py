@@ -10,6 +10,7 @@ different views cannot both own a partition (docs/decisions/037-partition-owners
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
@@ -76,6 +77,7 @@ def preferred_node(partition: int, names: Iterable[str]) -> str:
     return max(names, key=lambda name: (_weight(partition, name), name), default="")
 
 
+@lru_cache(maxsize=4096)
 def _weight(partition: int, name: str) -> bytes:
     return blake2b(b"%d %s" % (partition, name.encode()), digest_size=8).digest()
 

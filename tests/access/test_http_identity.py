@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from switchgear.access.access_file import AccessEntry, AccessList
-from switchgear.access.browser_sessions import MOST_CODES
+from switchgear.access.browser_sessions import LIFETIME_SECONDS, MOST_CODES
 from switchgear.access.identities import Identities, ListenerAccess
 from switchgear.access.tokens import digest_of
 from switchgear.verbs.access import Role
@@ -13,9 +13,9 @@ BEARER = {"Authorization": "Bearer token"}
 SAME = {"Sec-Fetch-Site": "same-origin"}
 
 
-def secured() -> tuple[HttpHarness, Identities]:
+def secured(*more: Role) -> tuple[HttpHarness, Identities]:
     harness = HttpHarness()
-    entry = AccessEntry("alice", frozenset({Role.SUBMIT}), tokens=(f"sha256:{digest_of(b'token').hex()}",))
+    entry = AccessEntry("alice", frozenset({Role.SUBMIT, *more}), tokens=(f"sha256:{digest_of(b'token').hex()}",))
     known = Identities(access=AccessList(identities={"alice": entry}))
     harness.access = ListenerAccess(known)
     return harness, known
@@ -150,3 +150,27 @@ def test_a_worker_belongs_to_its_identity() -> None:
     assert harness.ask("c", "POST", f"/v1/workers/{worker}/poll", None, second).status == 404
     assert harness.ask("c", "DELETE", f"/v1/workers/{worker}", None, second).status == 404
     assert harness.ask("c", "POST", f"/v1/workers/{worker}/poll", None, first).status == 200
+
+
+def test_the_event_stream_of_a_browser_ends_with_its_session() -> None:
+    harness, _ = secured(Role.READ)
+    begun = harness.ask("page", "POST", "/v1/session", None, BEARER)
+    cookie = {"Cookie": begun.headers["set-cookie"].split(";")[0]}
+    harness.pass_time(LIFETIME_SECONDS - 5)
+    harness.send("page", "GET", "/v1/events?topics=overview", None, cookie)
+    harness.send("program", "GET", "/v1/events?topics=overview", None, BEARER)
+    harness.pass_time(4)
+    assert not harness.peer("page").heard_raw().endswith(b"0\r\n\r\n")
+    harness.pass_time(2)
+    assert harness.peer("page").heard_raw().endswith(b"0\r\n\r\n")
+    assert not harness.peer("program").heard_raw().endswith(b"0\r\n\r\n")
+    assert harness.ask("page", "GET", "/v1/session", None, cookie).json["identity"] == "anonymous"
+
+
+def test_servers_at_several_ports_of_a_host_have_cookies_of_their_own() -> None:
+    first, second = secured()[0], secured()[0]
+    second.setup.cookie_name = first.setup.cookie_name + b"_other"
+    cookies = [each.ask("page", "POST", "/v1/session", None, BEARER).headers["set-cookie"] for each in (first, second)]
+    both = {"Cookie": "; ".join(cookie.split(";")[0] for cookie in cookies)}
+    for each in (first, second):
+        assert each.ask("page", "GET", "/v1/session", None, both).json["identity"] == "alice"

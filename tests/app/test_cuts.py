@@ -15,6 +15,7 @@ import pytest
 from switchgear import App, Job, JobGroup, JobUnknown, ServerUnreachable, Task
 from switchgear.app.embedded_location import EmbeddedLocation
 from switchgear.app.server_locations import FixedLocation, ServerLocation
+from switchgear.app.thread_transport import ThreadTransport
 from switchgear.client.address import ServerAddress
 from tests.app.harness import hand_worker, url_of
 from tests.support.proxy import Proxy, cuttable
@@ -128,7 +129,13 @@ def test_a_question_that_changes_nothing_is_asked_again(
     assert distant.server().version
     network.hold_answers()
     question = other_thread.submit(distant.server)
-    eventually(lambda: distant._transport._io_thread._connections[0]._stream.protocol.unanswered, "it is asked")  # type: ignore[union-attr]
+    transport = distant.transport
+    assert isinstance(transport, ThreadTransport)
+    io_thread = transport._io_thread
+    assert io_thread is not None
+    stream = io_thread._connections[0]._stream
+    assert stream is not None
+    eventually(lambda: stream.protocol.unanswered, "it is asked")
     network.cut()
     network.release_answers()
     assert question.result(WAIT).version

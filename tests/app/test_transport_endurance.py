@@ -16,8 +16,8 @@ import pytest
 
 from switchgear import App, ArgumentError, ServerRefused, ServerUnreachable, Task
 from switchgear.app import server_connection
+from switchgear.app.chosen_values import short_key
 from switchgear.app.server_locations import ServerLocation
-from switchgear.app.task import short_key
 from switchgear.client.address import ServerAddress
 from switchgear.client.gearman.job_subscriber import JobSubscriber
 from switchgear.client.gearman.subscriptions import JobSubscribers
@@ -163,17 +163,20 @@ def test_an_audience_forgets_those_who_have_left() -> None:
     assert audience.members() == [stays]
 
 
-def test_two_threads_that_use_an_app_first_share_its_line(live_server: Server) -> None:
+def test_two_threads_that_use_an_app_first_share_its_transport(live_server: Server) -> None:
     with App(url_of(live_server)) as app, ThreadPoolExecutor(8) as threads:
         first_uses: list[None] = []
-        app._on_first_use = lambda: first_uses.append(None)  # type: ignore[method-assign]
+        app._lazy_transport._on_first_use = lambda: first_uses.append(None)  # type: ignore[method-assign]
         barrier = threading.Barrier(8)
 
         def use() -> object:
             barrier.wait()
             return app.transport
 
-        assert len({id(line) for line in [each.result() for each in [threads.submit(use) for _ in range(8)]]}) == 1
+        assert (
+            len({id(transport) for transport in [each.result() for each in [threads.submit(use) for _ in range(8)]]})
+            == 1
+        )
         assert len(first_uses) == 1
 
 

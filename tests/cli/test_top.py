@@ -79,6 +79,57 @@ class TestBraille:
         assert braille_line([0, 0], 1) == "⠀"
 
 
+@pytest.mark.parametrize("width", range(60, 130, 3))
+def test_no_number_of_the_head_is_cut(width: int) -> None:
+    jobs = {"total": 9, "ready": 123_400, "running": 56_700, "waiting": 89_100, "scheduled": 23_400}
+    workers = {"total": 78_900, "busy": 12_345, "by_protocol": {}}
+    screen = Screen("gearman://127.0.0.1:4730")
+    screen.show(overview(jobs=jobs, functions=45_600, workers=workers), [], 1000.0)
+    title, counts = text_of_lines(screen, width).split("\n")[:2]
+    whole = [
+        "ready 123.4k",
+        "running 56.7k",
+        "waiting 89.1k",
+        "scheduled 23.4k",
+        "workers 12.3k/78.9k",
+        "functions 45.6k",
+    ]
+    shown = counts.removesuffix("  …").split("  ")
+    assert shown == whole[: len(shown)]
+    assert (len(shown) < len(whole)) == counts.endswith("  …")
+    assert "serving" in title
+    assert title.removesuffix("  …").split("  ")[-1] in ("serving", "up 60 s", "1.0")
+
+
+def test_a_rate_that_is_not_known_yet_is_no_zero() -> None:
+    screen = screen_with([function("mail"), function("idle", done_per_second=0.0)])
+    rows = [line.split() for line in text_of_lines(screen, 120).split("\n")]
+    assert next(row for row in rows if row[:1] == ["mail"])[5] == "-"
+    assert next(row for row in rows if row[:1] == ["idle"])[5] == "0"
+
+
+def worker(**changes: Any) -> dict[str, Any]:
+    about = {"id": 1, "name": "w", "protocol": "gearman", "address": "127.0.0.1:1", "running_count": 0}
+    return {**about, "connected_at": 990.0, "functions": ["mail"]} | changes
+
+
+@pytest.mark.parametrize("width", [60, 80, 120, 200])
+def test_workers_of_several_nodes_are_told_apart(width: int) -> None:
+    screen = Screen("gearman://127.0.0.1:4730", VIEWS[1])
+    screen.show(overview(), [worker(), worker(name=LONG)], 1000.0)
+    assert "NODE" not in text_of_lines(screen, width)
+    for _ in VIEWS[1].columns:
+        screen.press(">")
+        assert re.search(r"[A-Z]v", text_of_lines(screen, width)), "it is sorted by a column that is not shown"
+    nodes = [worker(node="ada"), worker(node="bob", name=LONG, running_count=123_456_789)]
+    screen.show(overview(), nodes, 1000.0)
+    text = text_of_lines(screen, width)
+    assert "123456789" in text
+    assert "NODE" in text
+    assert "ada" in text or "no room for" in text
+    assert all(len(line) <= width for line in text.split("\n"))
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [(0, "0"), (0.25, "0.2"), (9999, "9999"), (12_345, "12.3k"), (1_500_000, "1.5M"), (9.1e9, "9.1G")],

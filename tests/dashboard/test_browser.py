@@ -178,7 +178,7 @@ http {{
     listen {host}:{port};
     location = /tools/gear {{ return 301 /tools/gear/; }}
     location /tools/gear/ {{
-      proxy_pass {url}; proxy_http_version 1.1; proxy_buffering off; proxy_set_header Connection "";
+      proxy_pass {url}; proxy_http_version 1.1; proxy_set_header Connection "";
     }}
   }}
 }}

@@ -292,3 +292,51 @@ def test_resources_that_are_in_use_are_named(harness: Harness) -> None:
     assert reason.word == "resources_in_use"
     assert reason.text == "other jobs use too much 'memory' of 1 worker that could do it"
     assert reason.data == {"workers": 1, "most_free": {"memory": 16 * 10**9}}
+
+
+# --- what jobs of others use ---
+
+
+def test_what_jobs_elsewhere_use_is_not_free_until_they_end(harness: Harness) -> None:
+    able = worker(harness, "memory=64G")
+    harness.engine.use_elsewhere(able, ((b"memory", 48_000_000_000_000),))
+    harness.engine.grant(able, 5)
+    large = submit(harness, b"memory=20G")
+    small = submit(harness, b"memory=10G")
+    assert list(able.running.values()) == [small]
+    (reason,) = harness.engine.explain(large, str)
+    assert reason.word == "resources_in_use"
+    assert reason.data["most_free"] == {"memory": 6_000_000_000}
+    harness.engine.use_elsewhere(able, ())
+    assert large.worker is able
+    check_engine(harness.engine)
+
+
+def test_a_job_that_another_worker_runs_leaves_room_for_more(harness: Harness) -> None:
+    """The owner counts it at the worker to which it has given it; the other server knows better."""
+    able = worker(harness, "memory=64G")
+    harness.engine.grant(able, 5)
+    first, second = (submit(harness, b"memory=48G") for _ in range(2))
+    assert list(able.running.values()) == [first]
+    harness.engine.use_elsewhere(able, ((b"memory", -48_000_000_000_000),))
+    assert list(able.running.values()) == [first, second]
+    harness.engine.describe_worker(able, frozenset(), resource_amounts("memory=32G"))  # what was said is forgotten
+    assert able.offer is not None
+    assert able.offer.free == {b"memory": -64_000_000_000_000}
+    harness.engine.remove_worker(able)
+    check_engine(harness.engine)
+
+
+def test_a_copy_of_a_job_of_another_engine_requires_the_same(harness: Harness) -> None:
+    """The worker that fits takes it, and not the first one."""
+    function = harness.function(b"mail")
+    plain, tagged = worker(harness), worker(harness, tags=frozenset({b"gpu"}))
+    copy = Job(1 << 40, function, b"", b"", NORMAL, Delivery.WAIT, 0)
+    copy.requires = b"gpu"
+    copy.has_details = True
+    harness.engine.borrow(copy, RecordingPeer())
+    assert harness.engine.take(plain) is None
+    assert harness.engine.take(tagged) is copy
+    harness.engine.complete(tagged, copy.id, b"")
+    assert function.limiter is None
+    check_engine(harness.engine)

@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import Any, cast
 
-from switchgear.net.owners.link import MOST_UNPROVEN, AcceptedLink, LinkListener, proof_of
-from switchgear.net.owners.messages import Challenge, Framing, FromOwner, Hello, encoded
+import pytest
+
+from switchgear.net.owners.link import MOST_UNPROVEN, AcceptedLink, LinkListener
+from switchgear.net.owners.link_handshake import Opening, first_frame
+from switchgear.telemetry import LINES_PER_SECOND, Telemetry
 from tests.net.harness import in_turns
 
 SECRET = b"the secret of the cluster"
@@ -31,12 +34,13 @@ class FakeTransport:
 
 
 class FakeHub:
-    """What a link needs of a hub before it is proven."""
+    """What a link needs of a hub before it is proven. No turn begins for strangers."""
 
     engine = None
+    fair_queue = None
 
-    def begin_turn(self) -> None:
-        pass
+    def __init__(self) -> None:
+        self.telemetry = Telemetry(lambda: 0.0)
 
 
 def connected(listener: LinkListener) -> tuple[AcceptedLink, FakeTransport]:
@@ -64,9 +68,31 @@ async def test_the_oldest_peers_that_have_proven_nothing_make_room_for_new_ones(
 async def test_a_wrong_proof_ends_the_connection() -> None:
     listener = listening()
     link, transport = connected(listener)
-    (challenge,) = Framing(FromOwner).feed(transport.written)
-    assert isinstance(challenge, Challenge)
-    wrong = proof_of(b"another secret", challenge.nonce, OWNER, NODE)
-    link.data_received(encoded(Hello(NODE, "stranger", wrong)))
+    assert transport.written == b""  # strangers who say nothing are told nothing
+    right, wrong = (Opening(secret, NODE, "stranger", OWNER) for secret in (SECRET, b"another secret"))
+    link.data_received(right.begin())
+    challenge = first_frame(bytearray(transport.written))
+    assert challenge is not None
+    wrong._hello = right._hello
+    try:
+        answer = wrong.receive(challenge, b"")
+    except ValueError:  # it cannot check the proof of the node either
+        answer = b"\0\0\0\x23\x91\xc4\x20" + b"x" * 32
+    link.data_received(answer)
     assert transport.is_aborted
     assert listener.sessions() == []
+    link.data_received(right.receive(challenge, b""))  # too late
+    assert listener.sessions() == []
+
+
+@in_turns
+async def test_a_flood_of_strangers_is_not_a_flood_of_lines_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    for data in (Opening(SECRET, NODE, "stranger", OWNER + 1).begin(), b"\0\0\0\1\xc1"):
+        listener = listening()
+        caplog.clear()
+        for _ in range(1_000):
+            link, transport = connected(listener)
+            link.data_received(data)
+            assert transport.is_aborted
+            link.connection_lost(None)
+        assert 0 < len(caplog.records) <= LINES_PER_SECOND

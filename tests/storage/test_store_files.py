@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from switchgear.errors import StorageError
-from switchgear.storage import sqlite_schema
+from switchgear.storage import sqlite, sqlite_schema
 from switchgear.storage.base import JobQuery
 from switchgear.storage.sqlite import SqliteStore
 from switchgear.storage.sqlite_writer import Work, Writer
@@ -319,6 +319,73 @@ class TestTheLogIsLost:
         log_of(path).unlink()
         close(store)
         assert kept_after_a_crash(path) == [1]
+
+
+class TestAnExpectedCommit:
+    """The files are checked while the commit is expected, and once more when it is done."""
+
+    @pytest.fixture
+    def checks(self, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+        """What was done: "check" and "put"."""
+        done: list[str] = []
+        real_check, real_put = StoreFiles.check, Writer.put
+
+        def check(files: StoreFiles) -> None:
+            done.append("check")
+            real_check(files)
+
+        def put(writer: Writer, work: Work) -> list[int]:
+            done.append("put")
+            return real_put(writer, work)
+
+        monkeypatch.setattr(StoreFiles, "check", check)
+        monkeypatch.setattr(Writer, "put", put)
+        monkeypatch.setattr(sqlite, "CHECKED_S", 60.0)
+        return done
+
+    def test_its_first_check_was_made_before(self, store: SqliteStore, checks: list[str]) -> None:
+        store.expect_commit()
+        commit(store, [new_job(1)])
+        assert checks == ["check", "put", "check"]
+
+    def test_the_check_counts_for_one_commit(self, store: SqliteStore, checks: list[str]) -> None:
+        store.expect_commit()
+        commit(store, [new_job(1)])
+        commit(store, [new_job(2)])
+        assert checks == ["check", "put", "check", "check", "put", "check"]
+
+    def test_the_check_does_not_count_for_long(
+        self, store: SqliteStore, checks: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(sqlite, "CHECKED_S", 0.0)
+        store.expect_commit()
+        commit(store, [new_job(1)])
+        assert checks == ["check", "check", "put", "check"]
+
+    def test_the_log_is_lost_after_the_check(self, store: SqliteStore, path: Path, checks: list[str]) -> None:
+        commit(store, [new_job(1)])
+        store.expect_commit()
+        log_of(path).unlink()
+        commit(store, [new_job(2)])
+        assert kept_after_a_crash(path) == [1, 2]
+
+    def test_the_log_is_cut_off_after_the_check(self, store: SqliteStore, path: Path, checks: list[str]) -> None:
+        for number in range(1, 6):
+            commit(store, [new_job(number)])
+        store.expect_commit()
+        os.truncate(log_of(path), 5_000)
+        store.stage([new_job(6)])
+        is_refused(store, r"jobs\.db-wal, the log of the store, was cut off or overwritten")
+        close(store)
+
+    def test_a_loss_that_is_noticed_early_is_repaired_by_the_commit(
+        self, store: SqliteStore, path: Path, checks: list[str]
+    ) -> None:
+        commit(store, [new_job(1)])
+        log_of(path).unlink()
+        store.expect_commit()
+        commit(store, [new_job(2)])
+        assert kept_after_a_crash(path) == [1, 2]
 
 
 class TestTheLogIsCutOff:

@@ -69,6 +69,11 @@ class Cluster:
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self._place, **_as_user()
             )
 
+    @property
+    def process_id(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
         """Hang up on everybody, and end: fast, or immediately with SIGQUIT, or as a crash with SIGKILL."""
         if self._process is not None:
@@ -223,20 +228,20 @@ class ReplicatedPostgres:
 
     def __init__(self, primary: Cluster, standby: Cluster) -> None:
         self.primary = primary
-        self._standby = standby
+        self.standby = standby
 
     def new_url(self) -> str:
         """A schema of its own, at the one of the two that can be written."""
-        hosts = f"{HOST}:{self.primary.port},{HOST}:{self._standby.port}"
+        hosts = f"{HOST}:{self.primary.port},{HOST}:{self.standby.port}"
         options = self.primary.new_url().partition("options=")[2]
         return f"postgresql://{USER}@{hosts}/postgres?target_session_attrs=read-write&options={options}"
 
     def fail_over(self) -> None:
         """The primary crashes, the standby goes on, and the other one becomes its standby."""
         self.primary.stop(signal.SIGKILL)
-        self._standby.promote()
-        self.primary, self._standby = self._standby, self.primary
-        self._standby.follow(self.primary)
+        self.standby.promote()
+        self.primary, self.standby = self.standby, self.primary
+        self.standby.follow(self.primary)
         self.primary.await_standby()
 
 

@@ -10,6 +10,8 @@ from contextlib import contextmanager, suppress
 from tests.support.servers import HOST
 from tests.support.waiting import DEADLINE_SECONDS, eventually
 
+LONG_REQUEST_BYTES = 500
+
 
 class Proxy:
     """Listens on a port of its own and passes everything on, until it is told to cut."""
@@ -24,6 +26,9 @@ class Proxy:
         self._is_open = True  # the network is there
         self._holds_answers = threading.Event()
         self._holds_answers.set()
+        self._stalls = False
+        self._passes_requests = threading.Event()
+        self._passes_requests.set()
         self._accepting = threading.Thread(target=self._accept, daemon=True)
         self._accepting.start()
 
@@ -55,6 +60,15 @@ class Proxy:
     def release_answers(self) -> None:
         self._holds_answers.set()
 
+    def stall_requests(self) -> None:
+        """From the middle of the next long request on, nothing goes to the server."""
+        self._passes_requests.clear()
+        self._stalls = True
+
+    def release_requests(self) -> None:
+        self._stalls = False
+        self._passes_requests.set()
+
     def wait_connections(self, total: int) -> None:
         eventually(lambda: self.connections_total >= total, f"{total} connections were made")
 
@@ -64,6 +78,7 @@ class Proxy:
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         self._holds_answers.set()
+        self._passes_requests.set()
         self.cut()
         self._accepting.join(DEADLINE_SECONDS)
 
@@ -92,6 +107,10 @@ class Proxy:
             while data := source.recv(65_536):
                 if is_answer:
                     self._holds_answers.wait()
+                elif self._stalls and len(data) >= LONG_REQUEST_BYTES:
+                    target.sendall(data[: len(data) // 2])
+                    data = data[len(data) // 2 :]
+                    self._passes_requests.wait()
                 target.sendall(data)
         except OSError:
             pass

@@ -38,8 +38,8 @@ ACCOUNT = 256 * MIB
 HARD_LIMIT = 1000 * MIB  # the interpreter with its modules, copies in passing, and what an allocator does not give back
 ATTACK_SECONDS = 8.0
 ALONE_SECONDS = 2.0
-# Attackers and other tests share the processors with the server, so this is how long the server takes if it is given
-# one whenever it wants one (see `Processor`).
+# By the clock, if the server and its client come before all other programs; otherwise attackers and other tests share
+# the processors with them, and this is how long the server takes whenever it is given one (see `Processor`).
 LONGEST_P99_MS = 50.0
 # No single echo either, be it the first of a new connection.  The client may be kept from a processor for a while, in
 # which the server works for the attackers; so this is not as short.
@@ -74,11 +74,23 @@ class Processor:
         return int(used) / 1e9, int(waited) / 1e9
 
 
+def come_first() -> bool:
+    """Let this process run before all others, as far as the system permits; returns whether it does.
+
+    A nice value is not enough: it orders the processes of one session, and Linux shares processors among sessions."""
+    try:
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
+    except (AttributeError, OSError):
+        return False
+    return True
+
+
 def ask_for_echoes(port: int, server: int, over: Any, answers: Any) -> None:
     """Ask for an echo again and again until `over` is set, and send how long each took: by the clock, and how much of
     that the server is to blame for.  Of all the time that threads waited for a processor, some passed in vain while the
     event loop went on working; so it is blamed for what it has used at least."""
     seconds: list[tuple[float, float]] = []
+    come_first()
     processor = Processor(server, os.getpid())
     with Wire((HOST, port)) as wire:
         while not over.wait(0.002):
@@ -118,7 +130,7 @@ def tls_options() -> str:
 
 
 @contextmanager
-def limited_server(place: Path) -> Iterator[tuple[Ports, subprocess.Popen[bytes]]]:
+def limited_server(place: Path, *, comes_first: bool = False) -> Iterator[tuple[Ports, subprocess.Popen[bytes]]]:
     ports = Ports(*(free_port() for _ in range(8)))
     listeners = (
         f"gearman://{HOST}:{ports.gearman}",
@@ -135,6 +147,8 @@ def limited_server(place: Path) -> Iterator[tuple[Ports, subprocess.Popen[bytes]
 
     def limit_memory() -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (HARD_LIMIT, HARD_LIMIT))
+        if comes_first:
+            come_first()
 
     with (place / "output").open("wb") as output:
         server = subprocess.Popen(
@@ -199,7 +213,8 @@ def test_one_attacker_does_not_end_the_server(attack: Callable[[Attack], None], 
 
 
 def test_all_attackers_at_once_do_not_end_the_server_nor_keep_others_waiting(tmp_path: Path) -> None:
-    with limited_server(tmp_path) as (ports, server):
+    with limited_server(tmp_path, comes_first=True) as (ports, server):
+        is_first = os.sched_getscheduler(server.pid) == os.SCHED_RR
         innocent = InnocentClient(ports.gearman, server.pid)
         attack_with(ATTACKS, ports, ATTACK_SECONDS)
         elapsed, blamed = innocent.stop()
@@ -207,8 +222,8 @@ def test_all_attackers_at_once_do_not_end_the_server_nor_keep_others_waiting(tmp
             figures = [f"p{share} {seconds[len(seconds) * share // 100] * 1000:.1f} ms" for share in (50, 90, 99)]
             print(f"{name}: {len(seconds)} echoes, {', '.join(figures)}, longest {seconds[-1] * 1000:.1f} ms")
         assert_unharmed(ports, server, tmp_path)
-        assert p99_ms(blamed) < LONGEST_P99_MS
-        assert blamed[-1] * 1000 < LONGEST_MS
+        assert p99_ms(elapsed if is_first else blamed) < LONGEST_P99_MS
+        assert (elapsed if is_first else blamed)[-1] * 1000 < LONGEST_MS
 
 
 def p99_ms(seconds: list[float]) -> float:

@@ -451,10 +451,10 @@ def test_after_the_block_the_app_is_as_before(shop: Shop) -> None:
         job = shop.add.submit(1)
     with pytest.raises(ServerUnreachable):
         job.result()
-    line = shop.app._transport
+    transport = shop.app.transport
     with in_memory(shop.app):
         assert shop.add.submit(1).result() == 2
-    assert shop.app._transport is line
+    assert shop.app.transport is transport
 
 
 def test_each_block_has_a_server_of_its_own(shop: Shop) -> None:

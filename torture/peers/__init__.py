@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TypeAlias
 
 from torture.peers import draft, dwork, gearman, gearmonkey, http, pingpong, wmp
-from torture.peers.load import Load
+from torture.peers.load import FUNCTIONS, Load
 
 Peer: TypeAlias = Callable[[Load], Awaitable[None]]
 
@@ -37,3 +38,6 @@ EVERYBODY: tuple[Peer, ...] = (
     http.worker,
     http.registered_worker,
 )
+
+# Whoever needs to know when each function is served again adds these.
+STEADY_SUBMITTERS: tuple[Peer, ...] = tuple(partial(gearman.steady_submitter, function=name) for name in FUNCTIONS)

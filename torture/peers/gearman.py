@@ -18,6 +18,7 @@ SUBMIT_JOB_HIGH_BG, SUBMIT_JOB_LOW_BG, SUBMIT_JOB_EPOCH = 32, 34, 36
 SUBMIT_JOB_OPTIONS, CONTROL, CONTROL_RES, JOB_ENDED = 1000, 1001, 1002, 1005  # extensions of this server
 WORK_EXCEPTION = 25
 ENDS = (WORK_COMPLETE, WORK_FAIL, WORK_EXCEPTION, JOB_ENDED)
+UNKNOWN_JOB = "there is no such job"
 _HEADER = struct.Struct(">4sII")
 
 
@@ -125,6 +126,17 @@ async def unique_submitter(load: Load) -> None:
             await asyncio.sleep(0.002)
 
 
+async def steady_submitter(load: Load, function: str) -> None:
+    """Background submissions to one function, one after the other, also while others find that enough jobs wait."""
+    async with connection(load, f"steady submitter of {function}") as peer:
+        while True:
+            token = load.token()
+            load.history.record("submitting", token, function, "", -1, 0)
+            peer.send(request(SUBMIT_JOB_BG, function.encode(), b"", load.payload(token)))
+            await _submission_answer(load, peer, token)
+            await asyncio.sleep(0.1 if load.is_full() else 0.01)
+
+
 async def waiting_client(load: Load) -> None:
     """Foreground submissions, half of which somebody else submits in the background too."""
     async with connection(load, "waiting client") as peer, connection(load, "twin") as twin:
@@ -177,7 +189,9 @@ async def text_canceller(load: Load) -> None:
             number = await _prey(load)
             load.history.record("cancelling", number, peer.name)
             peer.send(b"cancel job %b:%d\n" % (load.handle_prefix, number))
-            _cancel_answer(load, peer, number, (await peer.receive_line()).startswith(b"OK"))
+            line = await peer.receive_line()
+            if line.startswith((b"OK", b"ERR UNKNOWN_JOB")):
+                _cancel_answer(load, peer, number, line.startswith(b"OK"))
 
 
 async def packet_canceller(load: Load) -> None:
@@ -187,8 +201,10 @@ async def packet_canceller(load: Load) -> None:
             load.history.record("cancelling", number, peer.name)
             try:
                 await peer.ask(b"cancel", handle=str(number))
-            except LookupError:
-                _cancel_answer(load, peer, number, False)
+            except LookupError as error:
+                if UNKNOWN_JOB in str(error):
+                    _cancel_answer(load, peer, number, False)
+                # Otherwise it may have been cancelled or not, as if there were no answer.
             else:
                 _cancel_answer(load, peer, number, True)
 

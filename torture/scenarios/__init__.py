@@ -13,6 +13,7 @@ from torture.scenarios import (
     io_errors,
     kills,
     network,
+    owners,
     pauses,
     postgres,
     power,
@@ -39,6 +40,7 @@ SCENARIOS = {
     "postgres": Scenario(postgres.postgres, 4),
     "postgres-failover": Scenario(postgres.postgres_failover, 1),
     "cluster": Scenario(cluster.cluster, 4),
+    "owners": Scenario(owners.owners, 4),
     "soak": Scenario(soak.soak, 2),
     "simulation": Scenario(simulation.simulation, 2),
 }

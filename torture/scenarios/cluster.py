@@ -1,32 +1,35 @@
 """Three nodes on one PostgreSQL with a synchronous standby, all of them under load.
 
 Owners are killed, stopped in order, and frozen for twice their lease; PostgreSQL is restarted, killed, disconnected and
-failed over.  What any node has acknowledged must be there, and another node must acknowledge soon.
+failed over.  What any node has acknowledged must be there, and all functions must be accepted elsewhere soon.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import signal
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import ExitStack
 from typing import Any
 
 import psycopg
 from tests.support.postgres import ReplicatedPostgres, running_postgres, running_standby
 
-from torture.peers.load import Load
+from torture.peers import STEADY_SUBMITTERS, Peer
+from torture.peers.load import FUNCTIONS, Load
 from torture.run import Run
 from torture.scenarios.kills import some_of_everybody
 from torture.scenarios.postgres import restart
-from torture.server import ServerProcess, free_ports, serve_arguments
+from torture.server import START_SECONDS, DidNotStart, ServerProcess, free_ports, serve_arguments
 
 NODES = ("ada", "bob", "cleo")
-LEASE_SECONDS = 1.0
+# A busy machine needs a longer one, or nodes are evicted that had no fault but to wait for a processor.
+LEASE_SECONDS = float(os.environ.get("TORTURE_LEASE_SECONDS", "1"))
 LIVES_PER_RUN = 30
-FAULTS_PER_LIFE = 5
+FAULTS_PER_LIFE = 10
 # A node that stands still for longer than this although PostgreSQL answers will not go on by itself.
 STUCK_SECONDS = 30.0
 # What the last owner had sent is read after so long.
@@ -38,15 +41,16 @@ MOST_OWED = 2_000
 class Node:
     """One node, started again whenever it ends, as a supervisor does."""
 
-    def __init__(self, run: Run, name: str) -> None:
+    def __init__(self, run: Run, name: str, database: str = "", settings: Mapping[str, object] | None = None) -> None:
+        """`database` is the URL by which this node reaches the database, if that is not the one of the run."""
         self.name = name
         self.ports = free_ports(random.Random())
         self._run = run
         self._log = run.directory / f"output-{name}"
-        settings = {"cluster.enabled": "true", "cluster.name": name, "cluster.lease_seconds": LEASE_SECONDS}
-        # While one PostgreSQL is gone, the other one has no standby yet.
-        settings["cluster.allow_async"] = "true"
-        self._arguments = serve_arguments(self.ports, run.database, {**run.settings, **settings}, *run.arguments)
+        settings = {**run.settings, **cluster_settings(name), **(settings or {})}
+        self._arguments = serve_arguments(
+            self.ports, database or run.database, settings, *run.arguments, without=run.without
+        )
         self.process: ServerProcess | None = None
 
     def start(self) -> None:
@@ -65,8 +69,29 @@ class Node:
                 self.start()
             await asyncio.sleep(0.05)
 
+    async def answers(self) -> None:
+        """Wait until it does, whichever of its lives that is."""
+        until = time.monotonic() + START_SECONDS
+        while True:
+            await asyncio.sleep(0.05)
+            try:
+                if self.process is not None:
+                    await self.process.answers()
+                    return
+            except DidNotStart:
+                if time.monotonic() > until:
+                    raise
+
     def output(self) -> str:
         return self._log.read_text(errors="replace") if self._log.exists() else ""
+
+
+def cluster_settings(name: str) -> dict[str, object]:
+    """What a node is told beyond what any server is."""
+    settings: dict[str, object] = {"cluster.enabled": "true", "cluster.name": name}
+    settings["cluster.lease_seconds"] = LEASE_SECONDS
+    settings["cluster.allow_async"] = "true"  # while one PostgreSQL is gone, the other one has no standby yet
+    return settings
 
 
 class Nodes:
@@ -75,27 +100,43 @@ class Nodes:
     def __init__(self, run: Run, pair: ReplicatedPostgres) -> None:
         self.run = run
         self.pair = pair
-        self.nodes = [Node(run, name) for name in NODES]
+        self.nodes = self.new_nodes()
         run.ports = self.nodes[0].ports
 
+    def new_nodes(self) -> list[Node]:
+        return [Node(self.run, name) for name in NODES]
+
+    def peers(self) -> list[Peer]:
+        """Who speaks to one of the nodes.  Somebody always submits to each function, or the takeover is not timed."""
+        return [*some_of_everybody(self.run.chance), *STEADY_SUBMITTERS]
+
     def close(self) -> None:
+        """End all nodes."""
         for node in self.nodes:
             node.close()
+
+    def end(self) -> None:
+        """Nothing happens to them any more."""
+        self.close()
 
     async def one_life(self) -> None:
         """From the start of all nodes to the death of all of them, with faults in between."""
         run = self.run
-        for node in self.nodes:
-            node.start()
-        await asyncio.gather(*(node.process.answers() for node in self.nodes if node.process is not None))
-        await asyncio.to_thread(run.compare)
+        # From the beginning: on a busy machine a node may be evicted while it starts.
+        supervisors = [asyncio.create_task(node.supervise()) for node in self.nodes]
+        try:
+            await asyncio.gather(*(node.answers() for node in self.nodes))
+            await asyncio.to_thread(self.compare)
+        except BaseException:
+            for supervisor in supervisors:
+                supervisor.cancel()
+            raise
         run.history.record("faults", True)
         loads = [Load(node.ports, run.history, run.chance, direct=False, prefix=node.name) for node in self.nodes]
         stop = asyncio.Event()
         for load in loads:
             load.most_owed = MOST_OWED
-        supervisors = [asyncio.create_task(node.supervise()) for node in self.nodes]
-        speaking = [asyncio.create_task(load.run(some_of_everybody(run.chance), until=stop.wait())) for load in loads]
+        speaking = [asyncio.create_task(load.run(self.peers(), until=stop.wait())) for load in loads]
         try:
             await self._faults()
         finally:
@@ -110,10 +151,14 @@ class Nodes:
         run.history.record("gone")
         run.tally.counts["kills"] += len(self.nodes)
 
-    async def _faults(self) -> None:
-        run = self.run
-        faults: list[Callable[[], Awaitable[None]]] = [
-            *[self._kill_owner] * 4,
+    def compare(self) -> None:
+        """Is everything there that should be, before anybody speaks to the nodes?"""
+        self.run.compare()
+
+    def faults(self) -> list[Callable[[], Awaitable[None]]]:
+        """What may happen, the more often the more often it is in this list."""
+        return [
+            *[self._kill_owner] * 6,
             *[self._freeze_owner] * 2,
             self._stop_owner,
             self._kill_standby,
@@ -122,6 +167,10 @@ class Nodes:
             self._hang_up,
             self._fail_over,
         ]
+
+    async def _faults(self) -> None:
+        run = self.run
+        faults = self.faults()
         for _ in range(FAULTS_PER_LIFE):
             if run.plan.is_over() or run.is_failed:
                 return
@@ -184,6 +233,7 @@ class Nodes:
     async def _restart_postgres(self) -> None:
         how = self.run.chance.choice((signal.SIGINT, signal.SIGQUIT, signal.SIGKILL))
         await self._database_fault(lambda: restart(self.pair.primary, how), "database_faults")
+        self.run.tally.counts["database_restarts"] += 1
 
     async def _hang_up(self) -> None:
         await self._database_fault(self.pair.primary.hang_up, "database_faults")
@@ -220,21 +270,22 @@ class Nodes:
         return ""
 
     async def _acknowledged_elsewhere(self) -> None:
-        """Wait until another node acknowledges submissions, and note how long that took."""
+        """Wait until submissions to each function are acknowledged again, and note how long that took."""
         begun = time.monotonic()
         await asyncio.sleep(LAST_WORDS_SECONDS)
         if await self._acknowledged(STUCK_SECONDS):
             self.run.tally.takeover_seconds.append(round(time.monotonic() - begun, 3))
 
     async def _acknowledged(self, seconds: float) -> bool:
-        """Wait for the next acknowledgement; returns whether there was one."""
-        counts = self.run.history.counts
-        before = counts["acknowledged"]
+        """Wait until a submission to each function that is sent from now on is acknowledged; returns whether that
+        was."""
+        history = self.run.history
+        begun = history.now
         until = time.monotonic() + seconds
-        while counts["acknowledged"] == before:
+        while waiting := [name for name in FUNCTIONS if history.accepted_since.get(name, 0) <= begun]:
             if time.monotonic() > until:
                 outputs = "\n".join(f"{node.name}:\n{node.output()[-2000:]}" for node in self.nodes)
-                self._stuck(f"nothing was acknowledged for {seconds:g} s:\n{outputs}")
+                self._stuck(f"nothing was acknowledged for {seconds:g} s of {', '.join(waiting)}:\n{outputs}")
                 return False
             await asyncio.sleep(0.005)
         return True
@@ -244,13 +295,17 @@ class Nodes:
 
 
 async def cluster(run: Run) -> None:
+    await lives_of_nodes(run, Nodes)
+
+
+async def lives_of_nodes(run: Run, kind: type[Nodes]) -> None:
     run.draw_settings()
     with ExitStack() as stack:
         primary = stack.enter_context(running_postgres())
         pair = ReplicatedPostgres(primary, stack.enter_context(running_standby(primary)))
         run.database = pair.new_url()
-        nodes = Nodes(run, pair)
-        stack.callback(nodes.close)
+        nodes = kind(run, pair)
+        stack.callback(nodes.end)
         for _ in range(LIVES_PER_RUN):
             if run.plan.is_over() or run.is_failed:
                 break

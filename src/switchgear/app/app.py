@@ -1,10 +1,12 @@
-"""`App`: registers tasks, and controls their jobs on the servers: find, retry, cancel, pause, limit."""
+"""`App`: registers tasks, and controls their jobs on the servers: find, retry, cancel, pause, limit.
+
+One class, because it is all that a program sees of an app; most methods only pass the call on to a module of its own.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
-import threading
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
@@ -20,6 +22,7 @@ from switchgear.app.declarations import (
 )
 from switchgear.app.hooks import AppHooks
 from switchgear.app.injection import Scope
+from switchgear.app.lazy_transport import LazyTransport
 from switchgear.app.middleware import Middleware
 from switchgear.app.schedules import AppSchedules, TaskSchedule
 from switchgear.app.server_locations import ServerLocation, location_of
@@ -31,7 +34,6 @@ from switchgear.errors import ConfigError
 
 if TYPE_CHECKING:
     from switchgear.app.bulk_operation import BulkOperation
-    from switchgear.app.embedded_worker import EmbeddedWorker
     from switchgear.app.graph import GraphStep
     from switchgear.app.graph_context import Graph
     from switchgear.app.job import Job
@@ -51,7 +53,6 @@ log = logging.getLogger("switchgear")
 URL_VARIABLE: Final = "SWITCHGEAR_URL"
 DEFAULT_URL: Final = "embedded:.switchgear"
 DEFAULT_CONNECT_SECONDS: Final = 5.0
-_PAGE: Final = 500
 
 
 class App:
@@ -140,11 +141,7 @@ class App:
         self.now: Callable[[], float] = time.time  # what `delay` and `expires` are counted from
         self.hooks = AppHooks()
         self._schedules: dict[str, TaskSchedule] = {}
-        self._given_transport = transport
-        self._transport: AppTransport | None = None
-        self._lock = threading.Lock()
-        self._used = False
-        self._resident: EmbeddedWorker | None = None
+        self._lazy_transport = LazyTransport(self, transport)
 
     @property
     def tasks(self) -> dict[str, Task[Any, Any]]:
@@ -199,12 +196,7 @@ class App:
         if known is not None and not _is_same_source(known.function, task.function):
             raise ValueError(f"there is a task {name} already, in {known.function.__module__}; give this one a name")
         self._tasks[name] = task
-        resident = self._resident
-        if resident is not None:
-            if self.run_here == "all":
-                resident.serve_all()
-            else:
-                resident.refresh()
+        self._lazy_transport.task_added()
 
     def set_default(self) -> None:
         """Let tasks that are declared without an app (`shared_task`) belong to this app."""
@@ -269,8 +261,7 @@ class App:
     def add_schedule(self, schedule: TaskSchedule) -> None:
         """Declare a schedule; one of the same name is replaced."""
         self._schedules[schedule.name] = schedule
-        if self._resident is not None:
-            self._resident.serve((schedule.task_name,))
+        self._lazy_transport.serve((schedule.task_name,))
 
     def declared_schedules(self) -> list[TaskSchedule]:
         """The schedules that this program declares with `@app.every`."""
@@ -351,30 +342,18 @@ class App:
 
         `contains` is a text in the payload, name, unique key or error; payloads of more than 64 KiB are not searched.
         """
-        from switchgear.app.server_answers import JobInfo
+        from switchgear.app.job_selection import selected_jobs, state_names
 
-        before_id = 0
-        left = limit
-        while left is None or left > 0:
-            arguments = {
-                "function": _name_of(task),
-                "states": [states] if isinstance(states, str) else list(states),
-                "unique": unique,
-                "before_id": before_id,
-                "limit": _PAGE if left is None else min(left, _PAGE),
-                "dead": dead or None,
-                "error": error,
-                "key": key,
-                "contains": contains,
-            }
-            page = self.control("jobs", **arguments)
-            for summary in page["jobs"]:
-                yield JobInfo.read(summary)
-            if left is not None:
-                left -= len(page["jobs"])
-            before_id = page["next_before_id"]
-            if not before_id:
-                return
+        selection = {
+            "function": _name_of(task),
+            "states": state_names(states),
+            "unique": unique,
+            "dead": dead or None,
+            "error": error,
+            "key": key,
+            "contains": contains,
+        }
+        return selected_jobs(self, selection, limit)
 
     def dead_jobs(
         self, *, task: Task[Any, Any] | str | None = None, error: str | None = None, limit: int | None = 100
@@ -401,16 +380,15 @@ class App:
         Without `states` these are failed ones, dead or not; "cancelled" and "expired" have to be named.  Something has
         to be given, lest everything is retried by saying nothing.
         """
-        wanted = [states] if isinstance(states, str) else list(states)
-        selection = {"function": _name_of(task), "states": wanted or None, "error": error, "dead": dead or None}
-        retried: list[str] = []
-        before_id = 0
-        while True:  # the server examines a bounded number at a time
-            answer = self.control("retry", **selection, before_id=before_id)
-            retried += answer["retried"]
-            before_id = answer["next_before_id"]
-            if not before_id:
-                return retried
+        from switchgear.app.job_selection import retry_selected, state_names
+
+        selection = {
+            "function": _name_of(task),
+            "states": state_names(states) or None,
+            "error": error,
+            "dead": dead or None,
+        }
+        return retry_selected(self, selection)
 
     def cancel_all(
         self,
@@ -420,13 +398,10 @@ class App:
         error: str | None = None,
     ) -> list[str]:
         """Cancel all unfinished jobs that match; returns their handles."""
-        wanted = [states] if isinstance(states, str) else list(states)
-        cancelled: list[str] = []
-        while True:  # the server cancels a bounded number at a time
-            answer = self.control("cancel", function=_name_of(task), states=wanted or None, error=error, limit=_PAGE)
-            cancelled += answer["cancelled"]
-            if not answer["more"]:
-                return cancelled
+        from switchgear.app.job_selection import cancel_selected, state_names
+
+        selection = {"function": _name_of(task), "states": state_names(states) or None, "error": error}
+        return cancel_selected(self, selection)
 
     def bulk(
         self,
@@ -447,12 +422,13 @@ class App:
         With `dry_run` nothing is changed, and `matched` says how many jobs it would be.
         """
         from switchgear.app.bulk_operation import BulkOperation
+        from switchgear.app.job_selection import state_names
 
         answer = self.control(
             "bulk",
             action=action,
             function=_name_of(task),
-            states=([states] if isinstance(states, str) else list(states)) or None,
+            states=state_names(states) or None,
             dead=dead,
             error=error,
             unique=unique,
@@ -583,32 +559,14 @@ class App:
     @property
     def transport(self) -> AppTransport:
         """The transport of this process to the servers, made when it is first needed."""
-        if self._transport is not None:
-            return self._transport
-        transport = self._given_transport or self._new_transport()
-        with self._lock:
-            transport = self._transport = self._transport or transport
-            is_first_use, self._used = not self._used, True
-        if is_first_use:
-            self._on_first_use()
-        return transport
-
-    def _new_transport(self) -> AppTransport:
-        from switchgear.app.thread_transport import ThreadTransport
-
-        return ThreadTransport(self.locations, self.connect_seconds, self._before_submission)
-
-    def _before_submission(self, requests: list[SubmitRequest]) -> None:
-        if self._resident is not None:
-            self._resident.serve({request.function.decode(errors="replace") for request in requests})
+        return self._lazy_transport.get()
 
     def before_waiting(self, task: Task[Any, Any] | None) -> None:
         """Called when the program waits for a job of this task: in embedded mode it may be the only one that runs it.
 
         If the task is not known it may be any.
         """
-        if self._resident is not None:
-            self._resident.serve(self.tasks if task is None else (task.name,))
+        self._lazy_transport.serve(self.tasks if task is None else (task.name,))
 
     def use_locations(self, locations: Sequence[ServerLocation]) -> None:
         """Use other servers than those that the app was made for; for workers."""
@@ -619,38 +577,15 @@ class App:
         self, transport: AppTransport | None, now: Callable[[], float]
     ) -> tuple[AppTransport | None, Callable[[], float]]:
         """Use another transport and clock, for tests; returns the previous ones, to be given back here."""
-        with self._lock:
-            before = self._transport, self.now
-            self._transport, self.now = transport, now
-        return before
-
-    def _on_first_use(self) -> None:
-        """Called once, before the first request of this process."""
-        if (
-            self.run_here
-            and self._given_transport is None
-            and any(location.directory is not None for location in self.locations)
-        ):
-            from switchgear.app.embedded_worker import EmbeddedWorker
-
-            self._resident = EmbeddedWorker(self)
-            if self.run_here == "all":
-                self._resident.serve_all()
-            else:
-                self._resident.serve({schedule.task_name for schedule in self._schedules.values()})
+        previous, self.now = self.now, now
+        return self._lazy_transport.replace(transport), previous
 
     def close(self) -> None:
         """Disconnect.  The server drops jobs that are not durable and that only this process waits for.
 
         The app may be used again, and then connects again.
         """
-        with self._lock:
-            transport, self._transport, self._used = self._transport, None, False
-            resident, self._resident = self._resident, None
-        if resident is not None:
-            resident.stop()
-        if transport is not None:
-            transport.close()
+        self._lazy_transport.close()
         for location in self.locations:
             location.close()
 

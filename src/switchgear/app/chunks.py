@@ -6,7 +6,6 @@ results.  The job fails with the first call that fails, and a retry makes all it
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
@@ -46,9 +45,7 @@ def chunk_task(task: Task[Any, R]) -> Task[Any, list[R]]:
     """The task whose only argument is a list of rows, each of them the arguments of a call."""
     if task.arguments.takes_bytes or task.arguments.gives_bytes:
         raise TypeError(f"{task.name}: calls with bytes instead of JSON cannot be put together")
-    other = copy.copy(task)
-    other.arguments = cast(Any, ChunkArguments(task.arguments))
-    return cast("Task[Any, list[R]]", other)
+    return cast("Task[Any, list[R]]", task.with_arguments(cast(Any, ChunkArguments(task.arguments))))
 
 
 class ChunkArguments:

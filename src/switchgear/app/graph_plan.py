@@ -25,7 +25,7 @@ from switchgear.client.gearman.graph_request import GraphIds
 from switchgear.client.gearman.submit_request import SubmitRequest
 from switchgear.errors import ClientError, ExtensionRequired, ServerRefused
 from switchgear.text import counted
-from switchgear.verbs.table import MOST_HANDLES
+from switchgear.verbs.permitted_values import MOST_HANDLES
 
 if TYPE_CHECKING:
     from switchgear.app.app import App
@@ -276,11 +276,11 @@ class GraphPlan:
         task, args, kwargs = self._nodes[index]
         key = id(task)
         if key not in self._alike:
-            self._alike[key] = task.alike_request(trace)
+            self._alike[key] = task.requests.alike_request(trace)
         alike = self._alike[key]
         if alike is None:
             return task.request(args, kwargs, watch=False, trace=trace)
-        return task.request_like(alike, args, kwargs)
+        return task.requests.request_like(alike, args, kwargs)
 
     def _existing_predecessor(self) -> str:
         """The handle of a job that exists and that the plan waits for, if there are several servers."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from switchgear.app.chosen_values import short_key
 from switchgear.app.server_answers import ScheduleInfo
-from switchgear.app.task import Task, schedule_options, short_key
+from switchgear.app.task import Task
+from switchgear.app.task_requests import schedule_options
 from switchgear.errors import ConfigError
 from switchgear.json_bytes import plain
 from switchgear.units import duration_seconds, parse_duration

@@ -432,6 +432,10 @@ class Engine:
         if job.delivery:
             self._state.promise(job)
 
+    def promise_report(self, copy: Job) -> None:
+        """Note that the speaker has reported on a borrowed copy: the owner stores that before the next answer."""
+        self._state.promise(copy)
+
     def drop_contents(self, job: Job) -> None:
         """Free the payload, the result and the texts of a job that has ended; see `EngineState.drop_contents`."""
         self._state.drop_contents(job)
@@ -773,6 +777,10 @@ class Engine:
         """
         self._workers.refuse_registrations(count, quarters)
 
+    def has_room_for_worker(self, count: int, quarters: int) -> bool:
+        """Whether there is memory for a worker that registers for this many functions."""
+        return self._workers.has_room(count, quarters)
+
     def can_do(self, worker: Worker, function: Function, timeout_us: int = 0, priorities: tuple[int, ...] = ()) -> None:
         """Register a worker for a function; each job may run for `timeout_us` (0: no limit).
 
@@ -793,6 +801,13 @@ class Engine:
         is free.  Jobs that it is running stay with it.
         """
         self._workers.describe(worker, tags, resources)
+
+    def use_elsewhere(self, worker: Worker, amounts: tuple[tuple[bytes, int], ...]) -> None:
+        """Jobs that this engine does not know use this much of the worker's resources, sorted by name.
+
+        A negative amount is that of jobs that this engine has given to the worker, and another one runs.
+        """
+        self._workers.use_elsewhere(worker, amounts)
 
     def forget_functions(self, worker: Worker) -> None:
         """Deregister a worker from all functions."""

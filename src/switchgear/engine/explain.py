@@ -5,7 +5,7 @@ The cost of an answer does not depend on the length of the queue, so it does not
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
@@ -235,9 +235,9 @@ def unfulfilled(job: Job) -> Reason:
             {"resource": words_of([name])[0], "required": as_number(amount), "most": as_number(most[name])}
             for name, amount in short
         ],
-        "workers": len(workers),
+        "workers": number_of(workers),
     }
-    count = counted(len(workers), "worker")
+    count = counted(number_of(workers), "worker")
     text = f"none of {count} that can do {shown(job.function.name)} {', and none '.join(parts)}"
     return Reason("missing_resource" if short and not missing else "missing_tag", text, data)
 
@@ -249,9 +249,15 @@ def in_use(job: Job, workers: list[Worker]) -> Reason:
         name: max(worker.offer.free.get(name, 0) if worker.offer else 0 for worker in workers) for name, _ in amounts
     }
     names = [shown(name) for name, _ in amounts]
-    text = f"other jobs use too much {' and '.join(names)} of {counted(len(workers), 'worker')} that could do it"
+    count = number_of(workers)
+    text = f"other jobs use too much {' and '.join(names)} of {counted(count, 'worker')} that could do it"
     most_free = {name.decode("utf-8", "replace"): as_number(max(0, amount)) for name, amount in free.items()}
-    return Reason("resources_in_use", text, {"workers": len(workers), "most_free": most_free})
+    return Reason("resources_in_use", text, {"workers": count, "most_free": most_free})
+
+
+def number_of(workers: Iterable[Worker]) -> int:
+    """How many workers these are: one of another server may stand for several."""
+    return sum(worker.stands_for for worker in workers)
 
 
 def about_workers(parts: ExplainParts, job: Job) -> Reason:
@@ -263,13 +269,13 @@ def about_workers(parts: ExplainParts, job: Job) -> Reason:
         workers = [worker for worker in workers if could_fit(worker, job)]
         if not any(fits(worker, job) for worker in workers):
             return in_use(job, workers)
-    count = len(workers)
+    count = number_of(workers)
     free = full = busy = 0
     for worker in workers:  # there may be a hundred thousand
         if worker.asleep or worker.credits > 0:
-            free += 1
+            free += min(max(1, worker.credits), worker.stands_for)
         if worker.running:
-            busy += 1
+            busy += min(len(worker.running), worker.stands_for)
             if len(worker.running) >= most > 0:
                 full += 1
     data = {"workers": count, "busy": busy, "full": full, "ready": function.ready}

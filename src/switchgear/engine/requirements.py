@@ -35,9 +35,11 @@ from switchgear.refusals import REFUSED_LIMIT
 from switchgear.resources import split_requirements
 
 __all__ = [
+    "ELSEWHERE",
     "GROUP_BYTES",
     "MOST_DESCRIPTIONS",
     "MOST_GROUPS",
+    "Amounts",
     "Requirements",
     "could_fit",
     "first_fitting",
@@ -58,6 +60,7 @@ MOST_REMEMBERED: Final = 512
 FEW_OFFERS: Final = 8
 # An offer that no worker has any more is probably made again soon, so some are kept.
 MOST_UNUSED_OFFERS: Final = 64
+ELSEWHERE: Final = 0  # in the place of a job's id: what jobs that the engine does not know use of a worker
 
 Amounts = tuple[tuple[bytes, int], ...]  # names and thousandths, sorted
 Description = tuple[frozenset[bytes], Amounts]  # tags and resources
@@ -188,6 +191,21 @@ class Requirements:
         for name, amount in amounts:
             if name in free:
                 free[name] += amount
+        self._use_offer(worker, free)
+        return True
+
+    def use_elsewhere(self, worker: Worker, amounts: Amounts) -> bool:
+        """Jobs of others use this much of the worker; returns whether that has changed."""
+        used = () if worker.uses is None else worker.uses.get(ELSEWHERE, ())
+        if amounts == used or worker.offer is None:
+            return False
+        free = worker.offer.free.copy()
+        for name, amount in used:
+            if name in free:
+                free[name] += amount
+        if worker.uses is not None:
+            worker.uses.pop(ELSEWHERE, None)
+        self._subtract(worker, free, ELSEWHERE, amounts)
         self._use_offer(worker, free)
         return True
 

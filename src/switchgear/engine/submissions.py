@@ -331,6 +331,8 @@ class Submissions:
     def borrow(self, job: Job, subscriber: Peer) -> None:
         """Enter a copy of a job of another engine, which this one's workers may run once. It is never stored."""
         job.attempts_limit = 1
+        if job.requires:
+            self._requirements.join(job)
         self._queues.rank_last(job)
         self._enter(job, subscriber, False)
 

@@ -11,7 +11,7 @@ from switchgear.engine.deadlines import DeadlineKind, Deadlines
 from switchgear.engine.dispatcher import Dispatcher
 from switchgear.engine.functions import FunctionRegistry
 from switchgear.engine.lost_starts import LostStarts
-from switchgear.engine.requirements import Requirements
+from switchgear.engine.requirements import Amounts, Requirements
 from switchgear.engine.sliced_work import SlicedKind, SlicedWork
 from switchgear.engine.state import EngineState
 from switchgear.engine.transitions import Transitions
@@ -77,9 +77,14 @@ class WorkerRegistry:
         Workers of protocols in which one connection can have any number of workers may fill fewer quarters of the
         memory.
         """
+        self.has_room(count, quarters)
+        self._state.refuse_registration(WORKER_BYTES + ABILITY_BYTES * count, quarters)
+
+    def has_room(self, count: int, quarters: int) -> bool:
+        """Whether there is memory for a worker that registers for this many functions; unused functions make room."""
         more_bytes = WORKER_BYTES + ABILITY_BYTES * count
         self._functions.make_room(more_bytes, quarters)
-        self._state.refuse_registration(more_bytes, quarters)
+        return self._state.memory.has_registration_room(more_bytes, quarters)
 
     def can_do(self, worker: Worker, function: Function, timeout_us: int, priorities: tuple[int, ...] = ()) -> None:
         """Register a worker for a function; each job may run for `timeout_us` (0: no limit).
@@ -140,6 +145,11 @@ class WorkerRegistry:
             worker.peer.wake(worker)
         if worker.woken_for is not None:
             self._wakeups.pass_on(worker)  # it may have been woken for a job that it no longer fits
+
+    def use_elsewhere(self, worker: Worker, amounts: Amounts) -> None:
+        """Jobs that this engine does not know use this much of the worker's resources."""
+        if worker.alive and self._requirements.use_elsewhere(worker, amounts) and worker.credits:
+            self._dispatcher.fill(worker)
 
     def forget_functions(self, worker: Worker) -> None:
         """Deregister a worker from all functions."""

@@ -240,6 +240,7 @@ class Worker:
     resources: Mapping[bytes, int] = NO_RESOURCES  # how much it has of what, in thousandths; see engine.requirements
     uses: dict[int, tuple[tuple[bytes, int], ...]] | None = None  # how much of it its jobs use, by their ids
     offer: Offer | None = None  # what follows from tags, resources and uses; None: it has neither tags nor resources
+    stands_for: int = 1  # how many workers of another server this one is
     woken_job: Job | None = None  # the job for which a wake policy has chosen it
     status: bytes | None = None  # what it says of itself, as JSON; None: it cannot be controlled from the server
     answered_control: int = 0  # the number of the request to which the status is the answer

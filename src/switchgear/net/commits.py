@@ -100,6 +100,7 @@ class Commits:
                 self.start()
             else:
                 self._soon = self._loop.call_later(EXPECTED_SECONDS, self.start)
+                self.store.expect_commit()
         self._expected = self.engine.changes_expected
 
     def _commit_soon(self) -> None:

@@ -30,6 +30,9 @@ class OwnersAnswers(Protocol):
     def must_wait(self, promised: Sequence[tuple[int, Job]]) -> bool:
         """Whether another node has not answered yet about one of these jobs."""
 
+    def lost_reports(self, promised: Sequence[tuple[int, Job]]) -> list[int]:
+        """The places of answers that would say that a report is stored, which the other node has not said."""
+
 
 class HeldOutput:
     """The output that waits for a commit."""
@@ -98,6 +101,9 @@ class HeldOutput:
             else:
                 if owners.refused or owners.joined:
                     output.correct_held(owners.refused, owners.joined)
+                lost = owners.lost_reports(output.held_jobs)
+                if lost:
+                    output.report_was_lost(lost)
                 ready.append(output)
         return ready
 

@@ -536,6 +536,11 @@ class Service:
         """
         for error in self.listeners.reload_tls():
             self.telemetry.emit("tls_not_reloaded", reason=error)
+        if self._owners is not None:
+            try:
+                self._owners.tls.reload()
+            except ConfigError as error:
+                self.telemetry.emit("tls_not_reloaded", reason=error)
         try:
             closed = self.listeners.reload_access()
         except ConfigError as error:

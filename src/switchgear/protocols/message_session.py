@@ -260,6 +260,14 @@ class MessageSession(Session):
         self.delayed = held + self.delayed
         self._has_changes = self._has_changes or self._held_has_changes
 
+    def report_was_lost(self, places: list[int]) -> None:
+        held = self.held or []
+        for index in sorted(set(places), reverse=True):
+            identity = held.pop(index)[0]
+            self._delayed_for[identity] -= 1
+            if not self._delayed_for[identity]:
+                del self._delayed_for[identity]
+
     def refused_message(self, answer: Message, refused: Refused) -> Message:
         """The message in place of an answer that promised a withdrawn job."""
         return answer

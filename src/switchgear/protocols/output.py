@@ -139,6 +139,15 @@ class Output(Peer):
             elif joined_id:
                 held[index] = self.answer_with_id(held[index], joined_id)
 
+    def report_was_lost(self, places: list[int]) -> None:
+        """Drop the held answers at these places, which would acknowledge reports that the owner of the jobs may not
+        have. Without them the answers that follow would be wrong, so the connection is closed, as if the owner were
+        this server."""
+        self.held = []
+        self.out = []
+        self.promised_jobs = []
+        self.transport.close()
+
     def refuse_withdrawn(self, refused: Refused) -> None:
         """Replace the promises of withdrawn jobs by refusals."""
         still_promised = []

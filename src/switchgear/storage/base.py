@@ -121,6 +121,9 @@ class Store(ABC):
     def unstage(self, jobs: Iterable[Job]) -> None:
         """Drop these staged jobs: they were never committed, and no peer was told of them."""
 
+    def expect_commit(self) -> None:  # noqa: B027
+        """A commit is likely within a millisecond: the store may do now what the commit needs first."""
+
     @abstractmethod
     async def commit(self) -> Sequence[int]:
         """Store everything that is staged when this begins, and nothing that is staged later.

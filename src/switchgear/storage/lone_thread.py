@@ -29,8 +29,12 @@ class LoneThread:
     def submit(self, work: Callable[..., Result], *arguments: object) -> Future[Result]:
         """Run this after everything submitted before."""
         future: Future[Result] = Future()
-        self._pieces.put((future, work, arguments))
+        self.run(future, work, *arguments)
         return future
+
+    def run(self, future: Future[Result], work: Callable[..., Result], *arguments: object) -> None:
+        """The same, for a caller that has made the future and what waits for it: the thread may begin at once."""
+        self._pieces.put((future, work, arguments))
 
     def shutdown(self) -> None:
         """Wait until all calls have run, and end the thread."""

@@ -20,7 +20,7 @@ from switchgear.storage.function_rows import FunctionsById
 from switchgear.storage.postgres import DEFAULT_PAYLOAD_MEMORY_BYTES, PostgresStore
 from switchgear.storage.postgres_connection import PostgresRefusal
 from switchgear.storage.postgres_fence import DEFAULT_LEASE_SECONDS
-from switchgear.storage.postgres_partitions import ClusterView, PostgresPartitions
+from switchgear.storage.postgres_partitions import ClusterView, LeaseIsHeld, PostgresPartitions
 from switchgear.storage.postgres_reads import number
 from switchgear.storage.postgres_rows import bigint
 from switchgear.storage.sqlite_rows import FUNCTION_ID, decode_policy
@@ -62,9 +62,16 @@ class PartitionStore(PostgresStore):
     async def join(self, address: str) -> None:
         """Create the tables if there are none, and enter this node."""
         await self.prepare()
-        await self._end_single_ownership()
         self.partitions.address = address
-        await self.partitions.join()
+        while True:
+            await self._end_single_ownership()
+            try:
+                await self.partitions.join()
+                break
+            except LeaseIsHeld:
+                # By another node, for the moment of its migration; a server that owns all jobs is found in the next
+                # round.
+                continue
         self._keep_lease()
         await self._learn_functions()
         await self._reserve_function_ids()

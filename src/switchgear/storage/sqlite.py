@@ -23,6 +23,7 @@ from typing import Final, TypeVar
 from switchgear.errors import StorageError
 from switchgear.model import WAITING, Function, Job, JobState, Limiter, PlainJob, Schedule
 from switchgear.storage.base import JobQuery, Snapshot, Spare, Store
+from switchgear.storage.call_end import CallEnd
 from switchgear.storage.function_rows import FunctionRow, FunctionsById, function_row, row_without_settings
 from switchgear.storage.lockfile import DatabaseLock, FileLock
 from switchgear.storage.lone_thread import LoneThread
@@ -50,12 +51,8 @@ UNSUCCESSFUL_COUNT: Final = 100_000
 # How many rows are deleted in one transaction, which takes some 20 ms; a commit may have to wait for it.
 DROP_COUNT: Final = 5_000
 
-# A busy event loop releases the interpreter lock for a microsecond at every system call, and takes it back before the
-# writer thread has woken up; each time the switch interval (`sys.setswitchinterval`) of that thread starts anew. It has
-# been seen to starve for a second. So when a commit takes longer than the first of these, the event loop sleeps for the
-# second, repeatedly, until the commit ends.
-PATIENCE_S: Final = 0.005
-STEP_ASIDE_S: Final = 0.0001
+# A check of the files in advance (`expect_commit`) counts for a commit that begins within this time.
+CHECKED_S: Final = 0.002
 
 
 class Staged:
@@ -136,6 +133,7 @@ class SqliteStore(Store):
         self._function_ids: dict[bytes, int] = {}
         self._functions: dict[int, Function] = {}  # for jobs of the history
         self._next_function_id = 1
+        self._checked_at = 0.0  # when `expect_commit` has found the files in order
 
     def open(self) -> None:
         """Lock the file, create it if it is missing, and migrate its schema."""
@@ -295,6 +293,14 @@ class SqliteStore(Store):
             self._staged.forget(job.id)
             self._in_flight.forget(job.id)
 
+    def expect_commit(self) -> None:
+        """Check the files now, while the peers are busy: they do not wait for that later."""
+        try:
+            self._files.check()
+        except StorageError:
+            return  # the commit finds that too
+        self._checked_at = time.monotonic()
+
     async def commit(self) -> Sequence[int]:
         """Store all staged changes in one transaction; returns the ids of refused jobs."""
         async with self._committing:
@@ -306,9 +312,11 @@ class SqliteStore(Store):
             keeping: Future[list[int]] | None = None
             is_kept = False
             try:
-                await self._check_files()
-                keeping = self._in_writer_thread(self._writer.put, batch.work())
-                await _end_of(keeping)
+                checked_at, self._checked_at = self._checked_at, 0.0
+                if time.monotonic() - checked_at > CHECKED_S or not self._files.is_log_unchanged():
+                    await self._check_files()
+                keeping = Future()
+                await self._in_writer_thread(self._writer.put, batch.work(), future=keeping)
                 await self._check_files()  # the files may have been removed meanwhile
                 is_kept = True
             finally:
@@ -336,7 +344,7 @@ class SqliteStore(Store):
             self._files.check()
         except LogFileLost as lost:
             log.error("%s; the store is opened again with a new one", lost)
-            await _end_of(self._in_writer_thread(self._writer.merge_log))  # SQLite still has the old log open
+            await self._in_writer_thread(self._writer.merge_log)  # SQLite still has the old log open
             self._reopen()
             log.warning("everything that was in the lost log of %s is in the store", self.path)
 
@@ -401,7 +409,7 @@ class SqliteStore(Store):
         spare_ids = json.dumps(sorted(spare()))
         dropped = 0
         while True:
-            count = await _end_of(self._in_writer_thread(self._writer.drop, bound, now_us, spare_ids, DROP_COUNT))
+            count = await self._in_writer_thread(self._writer.drop, bound, now_us, spare_ids, DROP_COUNT)
             dropped += count
             if count < DROP_COUNT:
                 return dropped
@@ -414,7 +422,7 @@ class SqliteStore(Store):
                 await self._prepare_for_closing()
                 # The writer closes last, and in its thread, because the last connection to close merges the log into
                 # the file.
-                await _end_of(self._in_writer_thread(self._writer.close))
+                await self._in_writer_thread(self._writer.close)
                 self._let_go()
 
     async def _prepare_for_closing(self) -> None:
@@ -427,7 +435,7 @@ class SqliteStore(Store):
             log.error("the server stops while its store cannot be relied on: %s", error)
             if not self._files.is_damaged:
                 with suppress(StorageError):  # so that the file is complete, wherever it is
-                    await _end_of(self._in_writer_thread(self._writer.merge_log))
+                    await self._in_writer_thread(self._writer.merge_log)
             self._database_lock.keep_from_merging()
 
     def _let_go(self) -> None:
@@ -461,35 +469,17 @@ class SqliteStore(Store):
         self._functions[function_id] = Function(name)
         self._next_function_id = max(self._next_function_id, function_id + 1)
 
-    def _in_writer_thread(self, work: Callable[..., Result], *arguments: object) -> Future[Result]:
+    async def _in_writer_thread(
+        self, work: Callable[..., Result], *arguments: object, future: Future[Result] | None = None
+    ) -> Result:
+        """The result of a call in the writer thread, awaited even by a cancelled task: its outcome must be known.
+
+        The outcome is also in `future`, if the caller has made one.
+        """
         if self._thread is None:
             raise StorageError(f"{self.path} is closed")
-        return self._thread.submit(work, *arguments)
-
-
-async def _end_of(future: Future[Result]) -> Result:
-    """The result, awaited even by a cancelled task: the outcome of a call in the writer thread must be known."""
-    loop = asyncio.get_running_loop()
-    cancelled: asyncio.CancelledError | None = None
-    timer: asyncio.TimerHandle
-
-    def step_aside() -> None:
-        nonlocal timer
-        time.sleep(STEP_ASIDE_S)
-        timer = loop.call_later(PATIENCE_S, step_aside)
-
-    timer = loop.call_later(PATIENCE_S, step_aside)
-    try:
-        while not future.done():
-            try:
-                await asyncio.wrap_future(future)
-            except asyncio.CancelledError as error:
-                cancelled = error
-            except StorageError:
-                if cancelled is None:
-                    raise
-    finally:
-        timer.cancel()
-    if cancelled is not None:
-        raise cancelled
-    return future.result()
+        call: Future[Result] = future if future is not None else Future()
+        end = CallEnd(call)  # all of it before the thread is woken, since the thread then waits for this one
+        self._thread.run(call, work, *arguments)
+        await end.wait()
+        return call.result()

@@ -67,14 +67,16 @@ class StoreFiles:
 
     def __init__(self, given: Path, path: Path, lock: DatabaseLock) -> None:
         """`given` resolves to `path`, the database, perhaps through links."""
-        self._path = path
-        self._given = given if given != path else None
-        self._log_path = path.with_name(path.name + "-wal")
-        self._index_path = path.with_name(path.name + "-shm")
+        # Strings: the files are checked twice in every commit, and a Path costs as much as the system call.
+        self._path = str(path)
+        self._given = str(given) if given != path else None
+        self._log_path = f"{path}-wal"
+        self._index_path = f"{path}-shm"
         self._lock = lock
         self._database = self._log_file = self._index_file = (0, 0)  # device and inode
         self._log = self._index = -1
         self._seen: _Seen | None = None
+        self._checked_bytes = -1  # the length of the log when all was found in order; -1: it was not
         self._damage = ""
 
     def begin(self) -> None:
@@ -97,6 +99,7 @@ class StoreFiles:
 
     def check(self) -> None:
         """Raise StorageError if a restart would not find the present commit; LogFileLost if that can be repaired."""
+        self._checked_bytes = -1
         if self._damage:
             raise StorageError(self._damage)
         database, log = self.check_names()
@@ -107,6 +110,11 @@ class StoreFiles:
                 self._check_written(database, index)
         except OSError as error:
             raise StorageError(f"the files of {self._path} cannot be read: {error.strerror}") from error
+        self._checked_bytes = log.st_size
+
+    def is_log_unchanged(self) -> bool:
+        """Whether the last check found everything in order, and the log is as long as it was then."""
+        return self._checked_bytes >= 0 and os.fstat(self._log).st_size == self._checked_bytes
 
     def check_names(self) -> tuple[os.stat_result, os.stat_result]:
         """The states of the database and its log, if they are still in place; otherwise raises the same errors. For
@@ -141,7 +149,7 @@ class StoreFiles:
                 )
         return found
 
-    def _stat(self, path: Path) -> os.stat_result | None:
+    def _stat(self, path: str) -> os.stat_result | None:
         try:
             return os.lstat(path)
         except (FileNotFoundError, NotADirectoryError):
@@ -204,8 +212,8 @@ class StoreFiles:
     def _overwritten(self) -> StorageError:
         self._damage = (
             f"the store's file {self._path} was overwritten while in use, and not by SQLite; stop the server before a"
-            f" copy is restored, and delete {self._log_path.name} and {self._index_path.name}, which do not belong to"
-            " the copy"
+            f" copy is restored, and delete {os.path.basename(self._log_path)} and"
+            f" {os.path.basename(self._index_path)}, which do not belong to the copy"
         )
         self._lock.keep_from_merging()
         return StorageError(self._damage)

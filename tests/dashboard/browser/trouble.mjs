@@ -158,6 +158,30 @@ await page.waitForSelector("main a:has-text('after the restart')");
 await show(page, base, "stream");
 await isLive(page);
 
+// --- the clock of this computer is an hour wrong, and then it was asleep for a day ---
+
+const late = await openPage(await browser.newContext({ viewport: { width: 1280, height: 860 } }), problems);
+await late.addInitScript(() => {
+  const Real = Date;
+  globalThis.away = 3600000;
+  globalThis.Date = class extends Real {
+    constructor(...given) { super(...(given.length ? given : [Real.now() + globalThis.away])); }
+    static now() { return Real.now() + globalThis.away; }
+  };
+  const listen = EventSource.prototype.addEventListener;
+  EventSource.prototype.addEventListener = function (kind, call) { listen.call(this, kind, (event) => { if (!globalThis.isDeaf) call(event); }); };
+});
+const fresh = await submit({ function: "just now" });
+await show(late, base, "jobs");
+await isLive(late);
+await late.waitForSelector(`main tr:has(a:text-is("${fresh}")):has-text("s ago"), main tr:has(a:text-is("${fresh}")):has-text("now")`);
+const again = late.waitForRequest(/v1\/events/); // the connection that was open would be silent for ever
+await late.evaluate(() => { globalThis.away += 86400000; globalThis.isDeaf = true; });
+await again;
+await late.evaluate(() => { globalThis.isDeaf = false; });
+await isLive(late);
+await late.close();
+
 // --- the session ends while the page is open ---
 
 const logIn = async () => {

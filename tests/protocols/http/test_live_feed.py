@@ -21,6 +21,7 @@ def unchunked(data: bytes) -> bytes:
     """The body of an answer in chunks that is not over."""
     head, _, rest = data.partition(b"\r\n\r\n") if data.startswith(b"HTTP/") else (b"", b"", data)
     assert not head or b"text/event-stream" in head
+    assert not head or b"X-Accel-Buffering: no" in head
     body = b""
     while rest:
         size, _, rest = rest.partition(b"\r\n")

@@ -10,9 +10,9 @@ from typing import Any, Final, NamedTuple
 import click
 
 from switchgear.cli.output import printable, text_of
-from switchgear.cli.tables import shown_width, table_lines
+from switchgear.cli.tables import Column, shown_width, table_lines
 from switchgear.cli.top.braille import braille_line
-from switchgear.cli.top.views import VIEWS, Entry, View, count_text
+from switchgear.cli.top.views import NODE, VIEWS, Entry, View, count_text
 from switchgear.units import short_duration
 
 __all__ = ["KeyCommand", "Screen"]
@@ -163,14 +163,19 @@ class Screen:
     def _position(self, entries: Sequence[Entry]) -> int:
         return next((index for index, entry in enumerate(entries) if entry.key == self.selected), 0)
 
+    def _columns(self) -> list[Column]:
+        """The columns of the list; without a title, if there is nothing to be shown in it."""
+        has_nodes = any(entry.about.get("node") for entry in self.entries)
+        return [each if has_nodes or each.title != NODE else each._replace(title="") for each in self.view.columns]
+
     def _change_sorting(self, key: str) -> None:
         column, ascending = self._sorting()
         if key == "i":
             ascending = not ascending
         else:
-            titled = [index for index, each in enumerate(self.view.columns) if each.title]
-            at = titled.index(column) + (1 if key == ">" else -1)
-            column = titled[at % len(titled)]
+            titled = [index for index, each in enumerate(self._columns()) if each.title]
+            at = titled.index(column) if column in titled else 0
+            column = titled[(at + (1 if key == ">" else -1)) % len(titled)]
         self.sort[self.view.title] = (column, ascending)
 
     def current(self) -> Entry | None:
@@ -220,15 +225,16 @@ class Screen:
         state = "draining" if overview["draining"] else "serving"
         if overview["store"]["error"]:
             state = "refusing jobs"
-        title += f"  {overview['version']}  up {short_duration(overview['uptime_seconds'])}  {state}"
+        about = [title, state, f"up {short_duration(overview['uptime_seconds'])}", overview["version"]]
         jobs, workers, rates = overview["jobs"], overview["workers"], overview["rates"]
-        counts = "  ".join(f"{name} {count_text(jobs[name])}" for name in ("ready", "running", "waiting", "scheduled"))
-        counts += f"  workers {workers['busy']}/{workers['total']}  functions {count_text(overview['functions'])}"
+        counts = [f"{name} {count_text(jobs[name])}" for name in ("ready", "running", "waiting", "scheduled")]
+        counts += [f"workers {count_text(workers['busy'])}/{count_text(workers['total'])}"]
+        counts += [f"functions {count_text(overview['functions'])}"]
         oldest = overview["oldest_ready"]
         waits = f"oldest {short_duration(oldest['seconds'])}" if oldest else "nothing waits"
         if overview["drain_seconds"]:
             waits += f"  done in {short_duration(overview['drain_seconds'])}"
-        lines = [click.style(_cut(title, width), bold=True), _cut(counts, width)]
+        lines = [click.style(_fitting(about, width), bold=True), _fitting(counts, width)]
         for name, shown in (("submitted", "in"), ("done", "done"), ("failed", "failed")):
             rate = "-" if rates[name] is None else count_text(rates[name])
             text = f"{shown:<7}{rate + '/s':>9} "
@@ -247,7 +253,7 @@ class Screen:
         first = max(0, min(at - self.page // 2, len(entries) - self.page))
         shown = entries[first : first + self.page]
         column, ascending = self._sorting()
-        columns = [each._replace(wrap=False) for each in self.view.columns]
+        columns = [each._replace(wrap=False) for each in self._columns()]
         mark = "^" if ascending else "v"
         columns[column] = columns[column]._replace(title=columns[column].title + mark, drop=0)
         rows = [self._cells(entry, width) for entry in shown]
@@ -307,6 +313,15 @@ def _value(value: object) -> str:
     if isinstance(value, Mapping) and "base64" not in value:
         return ", ".join(f"{name} {_value(each)}" for name, each in value.items() if each not in (None, "", []))
     return text_of(value).partition("\n")[0]
+
+
+def _fitting(parts: Sequence[str], width: int) -> str:
+    """The first of these parts, as many as fit into a line, with a mark if some are left out."""
+    for count in range(len(parts), 0, -1):
+        line = "  ".join([*parts[:count], *(["…"] if count < len(parts) else [])])
+        if shown_width(line) <= width:
+            return line
+    return _cut(parts[0], width)
 
 
 def _cut(text: str, width: int) -> str:

@@ -10,9 +10,10 @@ from switchgear.cli.output import shortened, text_of
 from switchgear.cli.tables import Column
 from switchgear.units import short_duration
 
-__all__ = ["VIEWS", "Entry", "VerbServer", "View", "count_text"]
+__all__ = ["NODE", "VIEWS", "Entry", "VerbServer", "View", "count_text"]
 
 MOST_LISTED: Final = 500  # jobs that are asked for
+NODE: Final = "NODE"  # the column that is there only if several servers own functions
 
 
 class VerbServer(Protocol):
@@ -62,17 +63,21 @@ def _ask_functions(server: VerbServer) -> Sequence[Mapping[str, Any]]:
 
 def _function_entry(function: Mapping[str, Any], now: float) -> Entry:
     name = text_of(function["name"])
+    rate = function.get("done_per_second")  # unknown until the server was asked twice
     figures = [
         function["ready"],
         function["running"],
         function["waiting_or_scheduled"],
         function["workers"],
-        function.get("done_per_second") or 0.0,
+        rate or 0.0,
         function["failed"],
     ]
+    texts = [*map(count_text, figures)]
+    if rate is None:
+        texts[4] = "-"
     oldest = function["oldest_ready_seconds"] or 0.0
     note = "paused" if function["paused"] else "no worker" if function["ready"] and not function["workers"] else ""
-    cells = (name, *map(count_text, figures), short_duration(function["oldest_ready_seconds"]), note)
+    cells = (name, *texts, short_duration(function["oldest_ready_seconds"]), note)
     return Entry(name, cells, (name, *figures, oldest, note), function)
 
 
@@ -86,6 +91,7 @@ def _worker_entry(worker: Mapping[str, Any], now: float) -> Entry:
     functions = " ".join(text_of(name) for name in worker["functions"])
     order = (
         worker["id"],
+        str(worker.get("node", "")),
         text_of(worker["name"]),
         worker["protocol"],
         worker["address"],
@@ -93,8 +99,8 @@ def _worker_entry(worker: Mapping[str, Any], now: float) -> Entry:
         seconds,
         functions,
     )
-    cells = (str(order[0]), order[1], order[2], order[3], str(order[4]), short_duration(seconds), functions)
-    return Entry(f"{worker.get('node', '')} {worker['id']}", cells, order, worker)
+    cells = (str(order[0]), *order[1:5], str(order[5]), short_duration(seconds), functions)
+    return Entry(f"{order[1]} {worker['id']}", cells, order, worker)
 
 
 def _ask_running(server: VerbServer) -> Sequence[Mapping[str, Any]]:
@@ -152,14 +158,15 @@ VIEWS: Final = (
         "workers",
         (
             Column("ID", right=True),
+            Column(NODE, wrap=True, drop=1),
             Column("NAME", wrap=True),
-            Column("PROTOCOL", drop=2),
-            Column("ADDRESS", wrap=True, drop=3),
+            Column("PROTOCOL", drop=3),
+            Column("ADDRESS", wrap=True, drop=4),
             Column("RUNNING", right=True),
-            Column("CONNECTED", right=True, drop=4),
-            Column("FUNCTIONS", wrap=True, drop=1),
+            Column("CONNECTED", right=True, drop=5),
+            Column("FUNCTIONS", wrap=True, drop=2),
         ),
-        4,
+        5,
         _ask_workers,
         _worker_entry,
         (),

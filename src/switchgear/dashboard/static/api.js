@@ -1,6 +1,7 @@
 // Requests to the server.  All paths are relative to the page, so that it works under any path of a proxy.
 
 import { texts } from "./texts.js";
+import { serverTime } from "./format.js";
 
 export class Problem extends Error {
   constructor(status, document) {
@@ -35,6 +36,7 @@ async function ask(method, path, { parameters, body, signal, headers } = {}) {
     if (error.name === "AbortError") throw error;
     throw new Problem(0, { detail: texts.problems.unreachable, code: "unreachable" });
   }
+  serverTime(Date.parse(answer.headers.get("Date")) / 1000);
   if (answer.ok) return answer;
   let document = {};
   try {

@@ -16,6 +16,7 @@ const clock = (options) => new Intl.DateTimeFormat("en-GB", options);
 const withSeconds = clock({ hour: "2-digit", minute: "2-digit", second: "2-digit" });
 const withMinutes = clock({ hour: "2-digit", minute: "2-digit" });
 const withDay = clock({ day: "numeric", month: "short" });
+const LEAST_SECONDS = 60; // less would be one time written over and over
 
 function timeText(seconds, step) {
   const date = new Date(seconds * 1000);
@@ -82,7 +83,7 @@ class LineChart extends HTMLElement {
       legend: { show: false },
       padding: [10, 30, 0, 0],
       axes: [{ ...axis, size: 30, space: 80, values: (_, ticks, axisIndex, space, step) => ticks.map((tick) => timeText(tick, step)) }, { ...axis, size: 52, values: (_, ticks) => ticks.map((tick) => format.short(tick)) }],
-      scales: { x: { time: true }, y: { range: (_, low, high) => [0, Math.max(1, high * 1.08)] } },
+      scales: { x: { time: true, range: (_, low, high) => [Math.min(low, high - LEAST_SECONDS), high] }, y: { range: (_, low, high) => [0, Math.max(1, high * 1.08)] } },
       series: [{}, ...this.#series.map((each) => {
         const color = this.#color(each.color);
         return {

@@ -3,9 +3,37 @@
 // It runs in a worker of the browser, so that the page does not stop for a large graph.
 
 const SWEEPS = 4;
+const MOST_BENDS = 400;
 
-// nodes: [{id, layer?}], edges: [[from, to]].  Returns Map of id to {layer, place}, and the layers.
-function layered(nodes, edges) {
+// An edge that passes layers gets a place in each of them, so that it is not hidden behind their nodes.
+function bent(known, edges) {
+  const bends = edges.map(() => []);
+  let count = 0;
+  edges.forEach(([from, to], index) => {
+    if (!known.has(from) || !known.has(to)) return;
+    const first = known.get(from).layer;
+    const last = known.get(to).layer;
+    if (last - first < 2 || count + last - first > MOST_BENDS) return;
+    const after = known.get(from).after;
+    after.splice(after.indexOf(to), 1);
+    let before = from;
+    for (let layer = first + 1; layer < last; layer += 1) {
+      const id = `bend ${index} ${layer}`;
+      known.set(id, { before: [before], after: [], layer, isBend: true });
+      known.get(before).after.push(id);
+      bends[index].push(id);
+      before = id;
+      count += 1;
+    }
+    known.get(before).after.push(to);
+    const { before: all } = known.get(to);
+    all[all.indexOf(from)] = before;
+  });
+  return bends;
+}
+
+// nodes: [{id, layer?}], edges: [[from, to]].  Returns Map of id to {layer, place}, the layers, and the bends of edges.
+function layered(nodes, edges, isBent = false) {
   const known = new Map(nodes.map((node) => [node.id, { before: [], after: [], layer: node.layer ?? -1 }]));
   for (const [from, to] of edges) {
     if (!known.has(from) || !known.has(to) || from === to) continue;
@@ -13,6 +41,7 @@ function layered(nodes, edges) {
     known.get(to).before.push(from);
   }
   if ([...known.values()].some((node) => node.layer < 0)) byLongestPath(known);
+  const bends = isBent ? bent(known, edges) : [];
   const layers = [];
   for (const [id, node] of known) (layers[node.layer] ??= []).push(id);
   const full = layers.filter(Boolean);
@@ -31,7 +60,7 @@ function layered(nodes, edges) {
       ids.forEach((id, index) => place.set(id, index));
     }
   }
-  return { layers: full, at: new Map([...known].map(([id, node]) => [id, { layer: node.layer, place: place.get(id) }])) };
+  return { layers: full, bends, at: new Map([...known].map(([id, node]) => [id, { layer: node.layer, place: place.get(id) }])) };
 }
 
 // A cycle cannot be in a graph of jobs; if one is in groups of them, its nodes come last.
@@ -79,10 +108,11 @@ function criticalPath(nodes, edges) {
   return path;
 }
 
-// nodes: [{id, layer?, isOpen, weight}].  How many are in each layer, where each node is, and the longest open chain.
+// nodes: [{id, layer?, isOpen, weight}].  What is in each layer from top to bottom, the places through which each edge
+// goes, and the longest open chain.
 function arrange({ nodes, edges }) {
-  const { layers, at } = layered(nodes, edges);
-  return { sizes: layers.map((ids) => ids.length), at, path: criticalPath(nodes.filter((node) => node.isOpen), edges) };
+  const { layers, bends } = layered(nodes, edges, true);
+  return { layers, bends, path: criticalPath(nodes.filter((node) => node.isOpen), edges) };
 }
 
 onmessage = (event) => postMessage({ id: event.data.id, ...arrange(event.data) });

@@ -1,4 +1,4 @@
-"""TLS of listeners: `ServerTls` has the certificate and the authorities, `TlsStream` is one encrypted connection.
+"""TLS: `ServerTls` has the certificate and the authorities of a listener, `TlsStream` is one encrypted connection.
 
 The connection itself encrypts and decrypts (net/connections/tcp_connection.py), and not the event loop: a peer in its
 handshake is then a connection like every other, within the limits of connections and memory, and the time for its
@@ -18,7 +18,7 @@ from switchgear.access.identities import PeerCertificate
 from switchgear.config import ListenUrl
 from switchgear.errors import ConfigError
 
-__all__ = ["ServerTls", "TlsFailure", "TlsStream"]
+__all__ = ["ServerTls", "TlsFailure", "TlsStream", "load_authorities", "load_certificate", "made_context"]
 
 READ_BYTES: Final = 262_144
 WORLD_READABLE: Final = 0o004
@@ -48,22 +48,14 @@ class ServerTls:
         url = self._url
         certificate = url.text("cert")
         key = url.text("key") or certificate
-        check_key_mode(url, Path(key))
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
+        where = f"listen: {url}"
+        context = made_context(ssl.PROTOCOL_TLS_SERVER)
         if url.scheme == "http":
             context.set_alpn_protocols(["http/1.1"])
-        try:
-            context.load_cert_chain(certificate, key, password=no_password)
-        except (OSError, ValueError) as error:
-            raise ConfigError(f"listen: {url}: {shown_error(error, certificate, key)}") from None
+        load_certificate(context, where, certificate, key)
         authorities = url.text("client_ca")
         if authorities:
-            try:
-                context.load_verify_locations(authorities)
-            except OSError as error:
-                raise ConfigError(f"listen: {url}: {shown_error(error, authorities)}") from None
+            load_authorities(context, where, authorities)
             others_may_connect = self._has_identities and bool(url.access - {"certificate"})
             context.verify_mode = ssl.CERT_OPTIONAL if others_may_connect else ssl.CERT_REQUIRED
         return context
@@ -73,13 +65,38 @@ class ServerTls:
         return TlsStream(self.context)
 
 
+def made_context(protocol: int) -> ssl.SSLContext:
+    """TLS settings without a certificate, for one of the sides."""
+    context = ssl.SSLContext(protocol)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
+    return context
+
+
+def load_certificate(context: ssl.SSLContext, where: str, certificate: str, key: str) -> None:
+    """Load a certificate with its key from files. Raises ConfigError, which begins with `where`."""
+    check_key_mode(where, Path(key))
+    try:
+        context.load_cert_chain(certificate, key, password=no_password)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{where}: {shown_error(error, certificate, key)}") from None
+
+
+def load_authorities(context: ssl.SSLContext, where: str, authorities: str) -> None:
+    """Load the certificates of authorities from a file. Raises ConfigError, which begins with `where`."""
+    try:
+        context.load_verify_locations(authorities)
+    except OSError as error:
+        raise ConfigError(f"{where}: {shown_error(error, authorities)}") from None
+
+
 class TlsStream:
     """The TLS state of one connection: bytes of the network in, bytes of the session out, and the other way round."""
 
-    def __init__(self, context: ssl.SSLContext) -> None:
+    def __init__(self, context: ssl.SSLContext, *, server_side: bool = True) -> None:
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
-        self._object = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._object = context.wrap_bio(self._incoming, self._outgoing, server_side=server_side)
         self.is_ready = False  # the handshake is complete
         self.has_ended = False  # the peer has said that it sends no more
 
@@ -138,12 +155,17 @@ class TlsStream:
 
     def certificate(self) -> PeerCertificate | None:
         """The peer's certificate, which was verified; `None` if it has none."""
-        encoded = self._object.getpeercert(binary_form=True)
-        if not encoded:
+        digest = self.certificate_digest()
+        if digest is None:
             return None
         found: Any = self._object.getpeercert()
         names = [value for part in found.get("subject", ()) for key, value in part if key == "commonName"]
-        return PeerCertificate(names[-1] if names else "", sha256(encoded).digest())
+        return PeerCertificate(names[-1] if names else "", digest)
+
+    def certificate_digest(self) -> bytes | None:
+        """The SHA-256 of the peer's certificate, which may not have been verified; `None` if it has none."""
+        encoded = self._object.getpeercert(binary_form=True)
+        return sha256(encoded).digest() if encoded else None
 
 
 def no_password() -> str:
@@ -151,13 +173,13 @@ def no_password() -> str:
     raise ValueError("the private key is encrypted by a password; give one that is not")
 
 
-def check_key_mode(url: ListenUrl, path: Path) -> None:
+def check_key_mode(where: str, path: Path) -> None:
     try:
         mode = path.stat().st_mode
     except OSError as error:
-        raise ConfigError(f"listen: {url}: {path}: {error.strerror}") from None
+        raise ConfigError(f"{where}: {path}: {error.strerror}") from None
     if mode & WORLD_READABLE:
-        raise ConfigError(f"listen: {url}: every user of this machine can read the private key; chmod o= {path}")
+        raise ConfigError(f"{where}: every user of this machine can read the private key; chmod o= {path}")
 
 
 def shown_error(error: Exception, *paths: str) -> str:

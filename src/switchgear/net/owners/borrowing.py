@@ -1,9 +1,10 @@
 """`Borrowing`: gets jobs from the nodes that own them for idle workers of this node, and passes the reports back.
 
-The node tells each owner how many more jobs of a function it has idle workers for. A job that comes is entered into
-the engine as a copy under the same id, with one attempt, which is never stored; what the worker reports about the copy
-goes to the owner, with the number of the start. A copy that no worker has begun within `WAIT_SECONDS` is given back:
-its worker has taken another job, and a worker of another node may be idle.
+The node tells each owner how many more jobs of a function it has idle workers for, by kinds of workers
+(`worker_kinds`). A job that comes is entered into the engine as a copy under the same id, with one attempt, which is
+never stored; it requires what the job requires. What the worker reports about the copy goes to the owner, with the
+number of the start. A copy that no worker has begun within `WAIT_SECONDS` is given back: its worker has taken another
+job, and a worker of another node may be idle.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from switchgear.engine.placement import BORROWED, is_foreign
 from switchgear.errors import Refused
-from switchgear.model import CANCELLED, DONE, QUEUED_STATES, Delivery, Function, Job, Peer, Worker
+from switchgear.model import CANCELLED, DONE, QUEUED_STATES, Delivery, Function, Job, Peer
 from switchgear.net.hub import Hub
 from switchgear.net.owners.messages import (
     OPTIONS,
@@ -25,6 +26,7 @@ from switchgear.net.owners.messages import (
     Failed,
     Give,
     Lost,
+    Offered,
     Progress,
     RetryWanted,
     Revoke,
@@ -32,13 +34,17 @@ from switchgear.net.owners.messages import (
     Warn,
 )
 from switchgear.net.owners.relay import Relay, RelayLink
+from switchgear.net.owners.worker_kinds import PLAIN, kinds_of
 
 __all__ = ["Borrowing"]
 
 TICK_SECONDS: Final = 0.05
 WAIT_SECONDS: Final = 0.5
 REPEAT_TICKS: Final = 20
-NOTHING_TOLD: Final = (None, 0)
+Place = tuple[bytes, bytes]  # a function and a kind of its workers
+Told = tuple[RelayLink, int, Offered | None]
+OUT_OF_DATE: Final = -2  # what an owner was told is to be told again
+NONE: Final[dict[int, Any]] = {}
 # The options of a job that matter where it runs.
 COPIED: Final = frozenset(("timeout_us", "reducer", "key", "requires", "label", "trace"))
 
@@ -46,12 +52,13 @@ COPIED: Final = frozenset(("timeout_us", "reducer", "key", "requires", "label", 
 class Borrowed:
     """A job of another node that this one has."""
 
-    __slots__ = ("copy", "link", "since_s", "start")
+    __slots__ = ("copy", "kind", "link", "since_s", "start")
 
-    def __init__(self, link: RelayLink, copy: Job, start: int, since_s: float) -> None:
+    def __init__(self, link: RelayLink, copy: Job, start: int, kind: bytes, since_s: float) -> None:
         self.link = link
         self.copy = copy
         self.start = start
+        self.kind = kind  # of the worker that the owner has given it to
         self.since_s = since_s
 
 
@@ -65,10 +72,12 @@ class Borrowing(Peer):
         self._relay = relay
         self._loop = asyncio.get_running_loop()
         self._borrowed: dict[int, Borrowed] = {}
-        self._told: dict[bytes, tuple[RelayLink | None, int]] = {}  # the room that an owner was told last
-        self._seen: dict[tuple[RelayLink, bytes], int] = {}
-        self._ended: Counter[bytes] = Counter()
-        self._ended_before: Counter[bytes] = Counter()
+        self._waiting: dict[Place, dict[int, Borrowed]] = {}  # those that no worker may have begun yet
+        self._begun: dict[Place, dict[int, Borrowed]] = {}  # those of workers with resources that were begun
+        self._told: dict[Place, Told] = {}  # what an owner was told last
+        self._seen: dict[tuple[RelayLink, Place], int] = {}
+        self._ended: Counter[Place] = Counter()
+        self._ended_before: Counter[Place] = Counter()
         self._is_offer_due = False
         self._tick_number = 0
         self._ticks: asyncio.TimerHandle | None = None
@@ -96,10 +105,14 @@ class Borrowing(Peer):
         self._ended_before, self._ended = self._ended, Counter()
         self._tick_number += 1
         if self._tick_number % REPEAT_TICKS == 0:
-            self._told = dict.fromkeys(self._told, NOTHING_TOLD)  # an owner may not have been ready when it was told
+            # An owner may not have been ready when it was told.
+            self._told = {place: (told[0], OUT_OF_DATE, None) for place, told in self._told.items()}
         before_s = self._loop.time() - WAIT_SECONDS
         late = [
-            each for each in self._borrowed.values() if each.since_s < before_s and each.copy.state in QUEUED_STATES
+            each
+            for place in list(self._waiting)
+            for each in self._still_waiting(place).values()
+            if each.since_s < before_s
         ]
         if late:
             self._hub.begin_turn()
@@ -115,37 +128,59 @@ class Borrowing(Peer):
 
     def _offer(self) -> None:
         self._is_offer_due = False
-        rooms: dict[bytes, tuple[RelayLink, int]] = {}
+        rooms: dict[Place, Told] = {}
         for function in self._engine.functions.values():
             if function.workers and is_foreign(function):
                 link = self._relay.links.get(self._relay.partition_of(function.name))
                 if link is not None:
-                    rooms[function.name] = (link, self._room(function))
+                    self._add_rooms(rooms, function, link)
         told = self._told
-        for name, (link, room) in rooms.items():
-            if told.get(name) != (link, room):
-                link.send(Room(name, room, self._seen.get((link, name), 0)))
-        for name, (link, _) in told.items():
-            if name not in rooms and link is not None:
-                link.send(Room(name, -1, 0))
-        self._told = dict(rooms)
+        for place, room in rooms.items():
+            if told.get(place) != room:
+                link, count, offered = room
+                link.send(Room(place[0], count, self._seen.get((link, place), 0), place[1], offered))
+        for place, (link, _, _) in told.items():
+            if place not in rooms:
+                link.send(Room(place[0], -1, 0, place[1]))
+                if place[1].isdigit():
+                    self._seen.pop((link, place), None)  # this worker will not be there again
+        self._told = rooms
 
-    def _room(self, function: Function) -> int:
-        """How many more jobs of a function would be started soon."""
-        if self.is_stopping or not self._engine.handing_out:
-            return 0
-        idle = sum(map(idle_slots, function.workers))
-        lately = max(self._ended[function.name], self._ended_before[function.name])
-        return max(0, idle + lately - function.ready)
+    def _add_rooms(self, rooms: dict[Place, Told], function: Function, link: RelayLink) -> None:
+        """How many more jobs of a function each kind of its workers would start soon."""
+        kinds = kinds_of(function)
+        stops = self.is_stopping or not self._engine.handing_out
+        for name, kind in kinds.items():
+            place = (function.name, name)
+            waiting = function.ready if len(kinds) == 1 else len(self._still_waiting(place))
+            lately = max(self._ended[place], self._ended_before[place])
+            offered = None
+            if name != PLAIN or kind.count > 1:
+                offered = kind.offered(function, [each.copy for each in self._begun.get(place, NONE).values()])
+            rooms[place] = (link, 0 if stops else max(0, kind.idle + lately - waiting), offered)
+
+    def _still_waiting(self, place: Place) -> dict[int, Borrowed]:
+        """The copies of a kind that no worker has begun."""
+        waiting = self._waiting.get(place)
+        if waiting is None:
+            return NONE
+        begun = [each for each in waiting.values() if each.copy.state not in QUEUED_STATES]
+        for each in begun:
+            del waiting[each.copy.id]
+            if each.kind.isdigit() and each.copy.id in self._borrowed:
+                self._begun.setdefault(place, {})[each.copy.id] = each
+        if not waiting:
+            del self._waiting[place]
+        return waiting
 
     # --- from the owner ---
 
     def assigned(self, link: RelayLink, message: Assign) -> None:
         """Enter a copy of a job that an owner has assigned."""
         engine = self._engine
-        place = (link, message.function)
-        self._seen[place] = self._seen.get(place, 0) + 1
-        self._told.pop(message.function, None)  # the owner has one credit less
+        place = (message.function, message.kind)
+        self._seen[link, place] = self._seen.get((link, place), 0) + 1
+        self._told[place] = (link, OUT_OF_DATE, None)  # the owner has one credit less
         try:
             function = engine.function_named(message.function)
         except Refused:
@@ -166,10 +201,10 @@ class Borrowing(Peer):
         for name, value in zip(OPTIONS, message.details, strict=False):
             if name in COPIED and value:
                 setattr(copy, name, value)
-        copy.requires = b""  # decided by the owner
         copy.origin = BORROWED
         copy.has_details = True
-        self._borrowed[copy.id] = Borrowed(link, copy, message.start, self._loop.time())
+        borrowed = Borrowed(link, copy, message.start, message.kind, self._loop.time())
+        self._borrowed[copy.id] = self._waiting.setdefault(place, {})[copy.id] = borrowed
         self.count += 1
         engine.borrow(copy, self)
         self.offer_soon()
@@ -185,18 +220,32 @@ class Borrowing(Peer):
         self._drop(borrowed)
 
     def _drop(self, borrowed: Borrowed) -> None:
-        """End a copy here; its worker is told to stop."""
-        self._borrowed.pop(borrowed.copy.id, None)
-        if self._engine.job(borrowed.copy.id) is borrowed.copy:
-            self._engine.cancel(borrowed.copy)
+        """End a copy here; its worker is told to stop, and has lost this start: a late report of it is refused."""
+        engine, copy = self._engine, borrowed.copy
+        self._forget(copy)
+        if engine.job(copy.id) is copy:
+            worker = copy.worker
+            engine.cancel(copy)
+            if worker is not None:
+                engine.complete(worker, copy.id, b"")  # frees the worker
+
+    def _forget(self, copy: Job) -> Borrowed | None:
+        borrowed = self._borrowed.pop(copy.id, None)
+        if borrowed is not None:
+            place = (copy.function.name, borrowed.kind)
+            for copies in (self._waiting, self._begun):
+                some = copies.get(place)
+                if some is not None and some.pop(copy.id, None) is not None and not some:
+                    del copies[place]
+        return borrowed
 
     def link_lost(self, link: RelayLink) -> None:
         """The owner has requeued what this node had borrowed of it."""
         for borrowed in [each for each in self._borrowed.values() if each.link is link]:
             self._drop(borrowed)
         self._told = {name: told for name, told in self._told.items() if told[0] is not link}
-        for place in [place for place in self._seen if place[0] is link]:
-            del self._seen[place]
+        for seen in [seen for seen in self._seen if seen[0] is link]:
+            del self._seen[seen]
 
     def drop_functions(self, is_concerned: Callable[[bytes], bool]) -> None:
         """Drop the copies of functions that this node is going to own itself."""
@@ -222,13 +271,16 @@ class Borrowing(Peer):
             borrowed.link.send(Warn(job.id, data))
 
     def job_finished(self, job: Job) -> None:
-        self._ended[job.function.name] += 1
         self.offer_soon()
         retry = self._relay.retries.pop(job.id, None)
-        borrowed = self._borrowed.pop(job.id, None)
+        borrowed = self._forget(job)
         if borrowed is None:
             return
+        self._ended[job.function.name, borrowed.kind] += 1
         send, start = borrowed.link.send, borrowed.start
+        if retry is not None or not (job.is_dead or job.state is CANCELLED):
+            # The worker has reported: whatever it is sent next says that the report is stored.
+            self._relay.await_report(job, start, borrowed.link)
         if retry is not None:
             send(RetryWanted(job.id, start, retry.delay_us, retry.error, retry.attempts_limit))
         elif job.state is DONE:
@@ -239,8 +291,3 @@ class Borrowing(Peer):
             send(Give(job.id, start))
         else:
             send(Failed(job.id, start, job.result_code, job.error, job.result))
-
-
-def idle_slots(worker: Worker) -> int:
-    """How many jobs a worker would start at once."""
-    return worker.credits or int(worker.asleep or not worker.running)

@@ -31,7 +31,8 @@ from switchgear.protocols.session import Session
 from switchgear.refusals import REFUSED_COUNT, REFUSED_STORAGE
 from switchgear.verbs.answers import Incomplete
 from switchgear.verbs.completeness import told_incomplete
-from switchgear.verbs.table import VERBS, OperatorVerb, Reach
+from switchgear.verbs.operator_verb import OperatorVerb, Reach
+from switchgear.verbs.table import VERBS
 
 if TYPE_CHECKING:
     from switchgear.net.owners.member import OtherNode, OwnersMember

@@ -1,128 +1,91 @@
 """The connections between nodes: `LinkListener` accepts those of other nodes, `NodeLink` opens one to an owner.
 
-A link begins with a challenge, which the node that opens it answers with a proof that it knows the cluster's secret
-(HMAC-SHA-256 of both nodes' numbers and a nonce). The bytes that follow are not encrypted.
+Both nodes prove first that they know the cluster's secret (`link_handshake`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import hmac
-import logging
-import secrets
 from collections.abc import Callable
-from typing import Any, Final, cast
+from typing import Any, Final
 
+from switchgear.net.connections.tls import TlsStream
 from switchgear.net.hub import Hub
 from switchgear.net.owners.borrowing import Borrowing
+from switchgear.net.owners.link_connection import LinkConnection
+from switchgear.net.owners.link_handshake import Accepting, Opening
 from switchgear.net.owners.link_session import LinkSession, LinkTransport, RunVerb
+from switchgear.net.owners.link_tls import LinkTls
 from switchgear.net.owners.messages import (
     AboutAwaited,
     Ask,
     Assign,
-    Challenge,
     ChannelMessage,
-    Framing,
-    FromOwner,
-    Hello,
     Message,
     Revoke,
     Serves,
-    ToOwner,
     VerbAnswer,
-    encoded,
+    decode_from_owner,
+    decode_to_owner,
 )
 from switchgear.net.owners.relay import Relay
 from switchgear.protocols.pending_read import PendingRead
 
 __all__ = ["LinkListener", "NodeLink"]
 
-log = logging.getLogger("switchgear")
-
-NONCE_BYTES: Final = 32
-# A peer that connects and proves nothing is disconnected.
-HANDSHAKE_SECONDS: Final = 5.0
-LONGEST_HANDSHAKE: Final = 1_000
 # So many peers may be connected that have proven nothing yet: the oldest makes room. A node proves itself at once.
 MOST_UNPROVEN: Final = 64
 
 
-def proof_of(secret: bytes, nonce: bytes, owner_id: int, node_id: int) -> bytes:
-    """The answer to a challenge, which proves that a node knows the secret."""
-    return hmac.digest(secret, b"%b %d %d" % (nonce, owner_id, node_id), "sha256")
-
-
-class AcceptedLink(asyncio.Protocol):
+class AcceptedLink(LinkConnection):
     """A connection that another node has opened."""
 
     def __init__(self, listener: LinkListener) -> None:
+        super().__init__(listener.hub.fair_queue, decode_to_owner)
         self._listener = listener
-        self._nonce = secrets.token_bytes(NONCE_BYTES)
-        self._framing = Framing(ToOwner)
-        self._transport: asyncio.Transport
-        self._received = 0
+        self._accepting = self._handshake = Accepting(listener.secret, listener.node_id)
         self.session: LinkSession | None = None
         self.node_id = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # that of uvloop is not derived from it
-        self._listener.links.add(self)
-        self._listener.unproven[self] = None
-        self._listener.make_room()
-        self._transport.write(encoded(Challenge(self._nonce, self._listener.node_id)))
-        loop = asyncio.get_running_loop()
-        self._timeout = loop.call_later(HANDSHAKE_SECONDS, self._give_up)
-
-    def _give_up(self) -> None:
-        if self.session is None:
-            self._transport.abort()
-
-    def close(self) -> None:
-        """Close the connection at once."""
-        self._transport.abort()
-
-    def data_received(self, data: bytes) -> None:
-        if self.session is None:
-            self._received += len(data)
-            if self._received > LONGEST_HANDSHAKE and not self._is_hello_there(data):
-                self._transport.abort()
-                return
-        self._listener.hub.begin_turn()
-        try:
-            for message in self._framing.feed(data):
-                if self.session is not None:
-                    self.session.receive(message)
-                elif not self._begin(message):
-                    self._transport.abort()
-                    return
-        except ValueError as error:
-            log.warning("a link to this node is closed: %s", error)
-            self._transport.abort()
-        except Exception:
-            log.exception("internal error in a link between nodes")
-            self._transport.abort()
-
-    def _is_hello_there(self, data: bytes) -> bool:
-        """Whether the first message is complete: more may follow it in one piece."""
-        return self._received == len(data) and len(data) >= 4 and int.from_bytes(data[:4], "big") <= LONGEST_HANDSHAKE
-
-    def _begin(self, message: Message) -> bool:
+        super().connection_made(transport)
         listener = self._listener
-        if not isinstance(message, Hello):
-            return False
-        proof = proof_of(listener.secret, self._nonce, listener.node_id, message.node_id)
-        if not hmac.compare_digest(proof, message.proof):
-            log.warning("a peer that does not know the secret of the cluster tried to open a link")
-            return False
-        self.node_id = message.node_id
+        listener.links.add(self)
+        listener.unproven[self] = None
+        listener.make_room()
+        if listener.tls is not None:
+            accepted = listener.tls.accepted()
+            if accepted is not None:
+                self._tls, self._certificate = accepted
+
+    def proven(self) -> None:
+        listener = self._listener
         listener.unproven.pop(self, None)
+        self.node_id = self._accepting.hello.node_id
+        transport = LinkTransport(self, *self._address())
+        name = self._accepting.hello.name
+        self.begin_turn()
+        self.session = LinkSession(listener.hub, listener.relay, listener.run_verb, transport, name)
+
+    def begin_turn(self) -> None:
+        self._listener.hub.begin_turn()
+
+    def received(self, message: Any) -> None:
+        assert self.session is not None
+        self.session.receive(message)
+
+    def failed(self, reason: str) -> None:
+        """Report a peer that has proven nothing, or has sent what no node sends: few lines for many of them."""
+        host, port = self._address()
+        self._listener.hub.telemetry.emit("link_refused", host=host, port=port, reason=reason)
+
+    def _address(self) -> tuple[str, int]:
+        assert self._transport is not None
         host, port = (self._transport.get_extra_info("peername") or ("", 0))[:2]
-        transport = LinkTransport(self._transport, host, port)
-        self.session = LinkSession(listener.hub, listener.relay, listener.run_verb, transport, message.name)
-        return True
+        return host, port
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._timeout.cancel()
+        super().connection_lost(error)
         self._listener.links.discard(self)
         self._listener.unproven.pop(self, None)
         if self.session is not None:
@@ -133,7 +96,10 @@ class AcceptedLink(asyncio.Protocol):
 class LinkListener:
     """Accepts links of other nodes."""
 
-    def __init__(self, hub: Hub, relay: Relay, run_verb: RunVerb, node_id: int, secret: bytes) -> None:
+    def __init__(
+        self, hub: Hub, relay: Relay, run_verb: RunVerb, node_id: int, secret: bytes, tls: LinkTls | None = None
+    ) -> None:
+        self.tls = tls
         self.hub = hub
         self.run_verb = run_verb
         self.relay = relay
@@ -154,12 +120,12 @@ class LinkListener:
         while len(self.unproven) > MOST_UNPROVEN:
             oldest = next(iter(self.unproven))
             del self.unproven[oldest]
-            oldest.close()
+            oldest.abort()
 
     def keep_only(self, node_ids: set[int]) -> None:
         """Close the links of nodes that are no longer there."""
         for link in [link for link in self.links if link.session is not None and link.node_id not in node_ids]:
-            link.close()
+            link.abort()
 
     def sessions(self) -> list[LinkSession]:
         """The sessions of the other nodes that are connected."""
@@ -170,10 +136,10 @@ class LinkListener:
         if self._server is not None:
             self._server.close()
         for link in list(self.links):
-            link.close()
+            link.abort()
 
 
-class NodeLink(asyncio.Protocol):
+class NodeLink(LinkConnection):
     """A link to an owner of functions, opened by this node."""
 
     def __init__(
@@ -181,19 +147,18 @@ class NodeLink(asyncio.Protocol):
         hub: Hub,
         relay: Relay,
         borrowing: Borrowing,
-        own: tuple[int, str],
-        secret: bytes,
+        handshake: Opening,
+        tls: TlsStream | None,
         on_change: Callable[[], None],
     ) -> None:
-        """`own` are the id and name of this node; `on_change` is called when the link can be used, or no longer."""
+        """`on_change` is called when the link can be used, or no longer."""
+        super().__init__(hub.fair_queue, decode_from_owner)
         self._hub = hub
         self._relay = relay
         self._borrowing = borrowing
-        self._own = own
-        self._secret = secret
+        self._opening = self._handshake = handshake
+        self._tls = tls
         self._on_change = on_change
-        self._framing = Framing(FromOwner)
-        self._transport: asyncio.Transport | None = None
         self._out: list[Message] = []
         self._is_flush_due = False
         self._loop = asyncio.get_running_loop()
@@ -201,11 +166,35 @@ class NodeLink(asyncio.Protocol):
         self._last_number = 0
         self.is_usable = False
         self.is_closed = False
-        self.node_id = 0
+        self.why_failed = ""
+        self.node_id = handshake.to_node_id
         self.served: dict[bytes, tuple[str, int]] = {}
 
+    # --- the beginning ---
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # that of uvloop is not derived from it
+        super().connection_made(transport)
+        if self._tls is not None:
+            self.begin_tls()
+        else:
+            self._write([self._opening.begin()])
+
+    def tls_ready(self) -> None:
+        assert self._tls is not None
+        self._certificate = self._tls.certificate_digest() or b""
+        self._write([self._opening.begin()])
+
+    def proven(self) -> None:
+        self._hub.begin_turn()
+        self.is_usable = True
+        self._on_change()
+
+    def failed(self, reason: str) -> None:
+        self.why_failed = reason
+        if self.is_usable:
+            super().failed(reason)
+
+    # --- messages ---
 
     def send(self, message: Message) -> None:
         """Send this at the end of the turn."""
@@ -217,8 +206,8 @@ class NodeLink(asyncio.Protocol):
     def _flush(self) -> None:
         self._is_flush_due = False
         out, self._out = self._out, []
-        if self._transport is not None and not self.is_closed:
-            self._transport.write(b"".join(map(encoded, out)))
+        if not self.is_closed:
+            self.send_messages(out)
 
     def ask(self, verb: str, arguments: bytes) -> PendingRead:
         """Ask the node to run a verb; the result is a `VerbAnswer`, or None if the link is lost."""
@@ -227,19 +216,10 @@ class NodeLink(asyncio.Protocol):
         self.send(Ask(self._last_number, verb, arguments))
         return read
 
-    def data_received(self, data: bytes) -> None:
+    def begin_turn(self) -> None:
         self._hub.begin_turn()
-        try:
-            for message in self._framing.feed(data):
-                self._receive(message)
-        except ValueError as error:
-            log.warning("a link of this node is closed: %s", error)
-            self.close()
-        except Exception:
-            log.exception("internal error in a link between nodes")
-            self.close()
 
-    def _receive(self, message: Any) -> None:
+    def received(self, message: Any) -> None:
         if isinstance(message, Assign):
             self._borrowing.assigned(self, message)
         elif isinstance(message, Revoke):
@@ -254,23 +234,17 @@ class NodeLink(asyncio.Protocol):
                 read.finish(message)
         elif isinstance(message, Serves):
             self.served = {function: (host, port) for function, host, port in message.listeners}
-        elif isinstance(message, Challenge):
-            node_id, name = self._own
-            proof = proof_of(self._secret, message.nonce, message.node_id, node_id)
-            self.send(Hello(node_id, name, proof))
-            self.node_id = message.node_id
-            self.is_usable = True
-            self._on_change()
         else:
             self._relay.receive(self, message)
 
-    def close(self) -> None:
-        """Close the link at once."""
-        if self._transport is not None:
-            self._transport.abort()
+    # --- the end ---
+
+    def abort(self) -> None:
+        super().abort()
         self._lost()
 
     def connection_lost(self, error: Exception | None) -> None:
+        super().connection_lost(error)
         self._lost()
 
     def _lost(self) -> None:

@@ -6,7 +6,6 @@ output consists of messages, so everything that it is sent waits for the commit 
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -18,7 +17,7 @@ from switchgear.errors import Refused, StorageError
 from switchgear.json_bytes import encoded_around, pieces_of
 from switchgear.model import DONE, FAILED, FINAL_STATES, Cause, Delivery, Job, Worker
 from switchgear.net.hub import Hub
-from switchgear.net.owners.channels import NODE_PROTOCOL
+from switchgear.net.owners.link_connection import LinkConnection
 from switchgear.net.owners.messages import (
     Accepted,
     Ask,
@@ -39,6 +38,7 @@ from switchgear.net.owners.messages import (
     Message,
     Moved,
     Progress,
+    Reported,
     RetryWanted,
     Revoke,
     Room,
@@ -49,10 +49,10 @@ from switchgear.net.owners.messages import (
     VerbAnswer,
     Warn,
     Watch,
-    encoded,
     from_option_values,
     options_of,
 )
+from switchgear.net.owners.node_workers import NodeWorkers
 from switchgear.protocols.output import Output
 from switchgear.protocols.pending_read import Step, awaited
 from switchgear.protocols.transport import PeerTransport
@@ -76,16 +76,16 @@ SUBMISSIONS_PER_ID: Final = 100_000
 class LinkTransport(PeerTransport):
     """Writes messages to the other node."""
 
-    def __init__(self, transport: asyncio.Transport, host: str, port: int) -> None:
-        self._transport = transport
+    def __init__(self, connection: LinkConnection, host: str, port: int) -> None:
+        self._connection = connection
         self.host = host
         self.port = port
 
     def write(self, out: list[Message]) -> None:
-        self._transport.write(b"".join(map(encoded, out)))
+        self._connection.send_messages(out)
 
     def close(self) -> None:
-        self._transport.close()
+        self._connection.abort()
 
 
 class LinkSession(Output):
@@ -100,9 +100,7 @@ class LinkSession(Output):
         self._relay = relay
         self._watched: dict[int, list[int]] = {}  # by job, the ids under which the node knows it
         self._job_of: dict[int, int] = {}  # by such an id
-        self._workers: dict[bytes, Worker] = {}
-        self._assigned: dict[bytes, int] = {}
-        self._lent: dict[int, Worker] = {}
+        self._workers = NodeWorkers(self.engine, self, node_name.encode(), relay.is_ours)
         self._is_closed = False
         self._submitted = 0
         self.awaited: set[int] = set()  # jobs for which jobs of the node wait
@@ -110,7 +108,7 @@ class LinkSession(Output):
             Submit: self._on_submit,
             Watch: self._on_watch,
             Unwatch: self._on_unwatch,
-            Room: self._on_room,
+            Room: self._workers.told,
             Done: self._on_done,
             Failed: self._on_failed,
             Lost: self._on_lost,
@@ -144,10 +142,7 @@ class LinkSession(Output):
         self._relay.edges.sessions.pop(self, None)
         self.awaited.clear()
         self.engine.unsubscribe(self)
-        workers, self._workers = self._workers, {}
-        for worker in {*workers.values(), *self._lent.values()}:
-            self.engine.remove_worker(worker)
-        self._lent.clear()
+        self._workers.remove()
 
     @property
     def unsent_bytes(self) -> int:
@@ -394,40 +389,13 @@ class LinkSession(Output):
 
     # --- jobs for the node's workers ---
 
-    def _on_room(self, message: Room) -> None:
-        name = message.function
-        worker = self._workers.get(name)
-        if message.room < 0 or not self._relay.is_ours(name):
-            if worker is not None:
-                del self._workers[name]
-                self.engine.withdraw_credit(worker)
-                self.engine.forget_functions(worker)
-                if not worker.running:
-                    self.engine.remove_worker(worker)
-            return
-        if worker is None or not worker.alive or not worker.order:
-            try:
-                worker = self.engine.add_worker(self, NODE_PROTOCOL, self.node_name.encode())
-                self.engine.can_do(worker, self.engine.function_named(name))
-            except Refused:
-                return
-            self._workers[name] = worker
-            self._assigned.setdefault(name, 0)
-        credit = max(0, message.room - (self._assigned[name] - message.seen))
-        if credit > worker.credits:
-            self.engine.grant(worker, credit - worker.credits)
-        elif credit < worker.credits:
-            self.engine.take_back_credit(worker, worker.credits - credit)
-
     def assign(self, worker: Worker, job: Job) -> None:
-        name = job.function.name
-        self._assigned[name] = self._assigned.get(name, 0) + 1
-        self._lent[job.id] = worker
+        kind = self._workers.lend(worker, job.id, job.function.name)
         self.send(
             Assign(
                 job.id,
                 job.start_number,
-                name,
+                job.function.name,
                 job.unique,
                 job.payload or b"",
                 job.priority,
@@ -435,58 +403,53 @@ class LinkSession(Output):
                 job.timeout_us,
                 job.attempts,
                 options_of(job, is_lent=True),
+                kind,
             )
         )
 
     def revoke(self, worker: Worker, job: Job, cause: Cause) -> None:
         self.send(Revoke(job.id))
 
-    def _reporter(self, job_id: int) -> Worker | None:
-        """The worker of a borrowed job that the node reports the end of."""
-        worker = self._lent.get(job_id)
-        return worker if worker is not None and worker.alive else None
-
     def _on_done(self, message: Done) -> None:
-        worker = self._reporter(message.id)
+        worker = self._workers.reporter(message.id)
+        is_taken = False
         if worker is not None:
-            self.engine.complete(worker, message.id, message.result, message.start)
-            self._tidy(worker, message.id)
+            is_taken = self.engine.complete(worker, message.id, message.result, message.start) is not None
+            self._workers.tidy(worker, message.id)
+        self.send(Reported(message.id, message.start, is_taken))  # after the commit with the end
 
     def _on_failed(self, message: Failed) -> None:
-        worker = self._reporter(message.id)
+        worker = self._workers.reporter(message.id)
+        ended = None
         if worker is not None:
-            self.engine.fail(worker, message.id, message.code, message.error, message.result, message.start)
-            self._tidy(worker, message.id)
+            ended = self.engine.fail(worker, message.id, message.code, message.error, message.result, message.start)
+            self._workers.tidy(worker, message.id)
+        self.send(Reported(message.id, message.start, ended is not None))
 
     def _on_lost(self, message: Lost) -> None:
-        worker = self._reporter(message.id)
+        worker = self._workers.reporter(message.id)
         if worker is not None:
             self.engine.lose(worker, message.id, message.start)
-            self._tidy(worker, message.id)
+            self._workers.tidy(worker, message.id)
 
     def _on_give(self, message: Give) -> None:
-        worker = self._reporter(message.id)
+        worker = self._workers.reporter(message.id)
         if worker is not None:
             self.engine.release(worker, message.id, message.start)
-            self._tidy(worker, message.id)
+            self._workers.tidy(worker, message.id)
 
     def _on_retry_later(self, message: RetryWanted) -> None:
-        worker = self._reporter(message.id)
+        worker = self._workers.reporter(message.id)
+        job = None
         if worker is not None:
-            self.engine.retry_later(
+            job = self.engine.retry_later(
                 worker, message.id, message.delay_us, message.error, message.attempts_limit, message.start
             )
-            self._tidy(worker, message.id)
-
-    def _tidy(self, worker: Worker, job_id: int) -> None:
-        """After a report: forget the job, unless it was one on an earlier start, and a worker that is not needed."""
-        if job_id not in worker.running:
-            self._lent.pop(job_id, None)
-        if not worker.running and worker not in self._workers.values():
-            self.engine.remove_worker(worker)
+            self._workers.tidy(worker, message.id)
+        self.send(Reported(message.id, message.start, job is not None))
 
     def _on_progress(self, message: Progress) -> None:
-        worker = self._lent.get(message.id)
+        worker = self._workers.borrower(message.id)
         if worker is not None:
             self.engine.progress(
                 worker,
@@ -499,12 +462,12 @@ class LinkSession(Output):
             )
 
     def _on_data(self, message: Data) -> None:
-        worker = self._lent.get(message.id)
+        worker = self._workers.borrower(message.id)
         if worker is not None:
             self.engine.data(worker, message.id, message.data)
 
     def _on_warning(self, message: Warn) -> None:
-        worker = self._lent.get(message.id)
+        worker = self._workers.borrower(message.id)
         if worker is not None:
             self.engine.warning(worker, message.id, message.data)
 

@@ -13,6 +13,7 @@ import socket
 import time
 from collections.abc import Collection, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Final, NamedTuple
 
 from switchgear.config import Config
@@ -28,7 +29,9 @@ from switchgear.net.owners.channels import ClusterChannels
 from switchgear.net.owners.foreign_edges import ForeignEdges
 from switchgear.net.owners.function_gateway import FunctionGateway
 from switchgear.net.owners.link import LinkListener, NodeLink
+from switchgear.net.owners.link_handshake import Opening
 from switchgear.net.owners.link_session import LinkSession, RunVerb
+from switchgear.net.owners.link_tls import TLS_SCHEME, LinkTls
 from switchgear.net.owners.relay import Relay, RelayLink
 from switchgear.net.owners.stored_for_owners import StoredForOwners
 from switchgear.partitions import FREE, NodeWatch, partition_of
@@ -100,6 +103,8 @@ class OwnersMember:
         self._gateway: FunctionGateway
         self._is_look_due = asyncio.Event()  # before its time
         self._secret = b""
+        self.tls = LinkTls(config.cluster)
+        self._link_failures: dict[int, str] = {}  # by node, why the last link to it failed
         self.channels = ClusterChannels()
         self.run_verb: RunVerb  # for another node; the service sets it
         self._hub: Hub
@@ -134,10 +139,10 @@ class OwnersMember:
         relay.on_answered = lambda: hub.soon(self._owners_answered)
         self._borrowing = Borrowing(hub, relay)
         self._secret = await self._store.shared_secret()
-        self._listener = LinkListener(hub, relay, self.run_verb, self._node_id, self._secret)
+        self._listener = LinkListener(hub, relay, self.run_verb, self._node_id, self._secret, self.tls)
         host = self._host()
         port = await self._listener.open("" if host not in ("127.0.0.1", "localhost") else host, self._port())
-        await self._store.join(f"{host}:{port}")
+        await self._store.join(f"{self.tls.scheme}{host}:{port}")
         self._listener.node_id = self._node_id
         await self._new_ids()
         engine.advance(hub.clock.now_us())
@@ -229,7 +234,7 @@ class OwnersMember:
         """Open links to new nodes, close those to nodes that are gone, and tell the relay which link leads to whom."""
         alive = {node.id for node in view.nodes}
         for node_id in [node_id for node_id in self._links if node_id not in alive]:
-            self._links.pop(node_id).close()
+            self._links.pop(node_id).abort()
         for node_id, _, address, _ in self._addresses:
             if node_id in alive and node_id not in self._links and node_id not in self._connecting:
                 task = asyncio.create_task(self._connect(node_id, address))
@@ -238,27 +243,42 @@ class OwnersMember:
 
     async def _connect(self, node_id: int, address: str) -> None:
         try:
-            host, _, port = address.rpartition(":")
+            host, _, port = address.removeprefix(TLS_SCHEME).rpartition(":")
+            is_encrypted = address.startswith(TLS_SCHEME)
+            if self.tls.is_required and not is_encrypted:
+                self._note_link_failure(node_id, "it has no certificate, and this node has cluster.link_tls_ca")
+                return
             loop = asyncio.get_running_loop()
             async with asyncio.timeout(CONNECT_SECONDS):
-                _, link = await loop.create_connection(self._new_link, host.strip("[]"), int(port))
+                new_link = partial(self._new_link, node_id, is_encrypted=is_encrypted)
+                _, link = await loop.create_connection(new_link, host.strip("[]"), int(port))
             self._links[node_id] = link
             self._use_links()
-        except (OSError, TimeoutError, ValueError):
-            pass  # it is tried again with the next look
+        except (OSError, TimeoutError, ValueError) as error:  # it is tried again with the next look
+            self._note_link_failure(node_id, str(error) or f"no connection within {CONNECT_SECONDS:g} s")
         finally:
             self._connecting.pop(node_id, None)
 
-    def _new_link(self) -> NodeLink:
-        own = (self._node_id, self.name)
-        return NodeLink(self._hub, self.relay, self._borrowing, own, self._secret, self._use_links)
+    def _new_link(self, node_id: int, *, is_encrypted: bool) -> NodeLink:
+        handshake = Opening(self._secret, self._node_id, self.name, node_id)
+        tls = self.tls.opened() if is_encrypted else None
+        return NodeLink(self._hub, self.relay, self._borrowing, handshake, tls, self._use_links)
+
+    def _note_link_failure(self, node_id: int, reason: str) -> None:
+        """Log why there is no link to a node, once."""
+        if self._link_failures.get(node_id) != reason:
+            self._link_failures[node_id] = reason
+            name = next((name for each, name, _, _ in self._addresses if each == node_id), str(node_id))
+            log.warning("no link to the node %s: %s", name, reason)
 
     def _use_links(self) -> None:
         view = self._view
         if view is None:
             return
         for node_id in [node_id for node_id, link in self._links.items() if link.is_closed]:
-            del self._links[node_id]
+            why_failed = self._links.pop(node_id).why_failed
+            if why_failed:
+                self._note_link_failure(node_id, why_failed)
         links: dict[int, RelayLink] = {}
         for partition, owner in enumerate(view.partitions):
             link = self._links.get(owner.node_id)
@@ -268,6 +288,9 @@ class OwnersMember:
                 and (owner.node_id != self._node_id or partition in self.relay.ready)
             ):
                 links[partition] = link
+        for node_id, link in self._links.items():
+            if link.is_usable:
+                self._link_failures.pop(node_id, None)
         self.relay.use_links(links)
         self.channels.use_links(node.link for node in self.other_nodes() if node.link is not None)
         self._borrowing.offer_soon()
@@ -392,7 +415,7 @@ class OwnersMember:
             task.cancel()
         self._listener.close()
         for link in list(self._links.values()):
-            link.close()
+            link.abort()
 
     # --- for operators ---
 

@@ -1,4 +1,4 @@
-"""Messages of a link between two nodes: msgpack arrays, each after its length.
+"""Messages of a link between two nodes: msgpack arrays, each after its length, in records (`link_handshake`).
 
 The node that has opened the link passes submissions on, and borrows jobs for its workers; the other one owns them. Each
 side trusts the other, which knows the cluster's secret.
@@ -6,7 +6,7 @@ side trusts the other, which knows the cluster's secret.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from struct import Struct as BinaryStruct
 from typing import Any, Final
 
@@ -26,34 +26,34 @@ __all__ = [
     "Awaited",
     "AwaitedEnded",
     "AwaitedRetried",
-    "Challenge",
     "ChannelMessage",
     "Data",
     "Done",
     "End",
     "Failed",
-    "Framing",
-    "FromOwner",
     "Give",
-    "Hello",
     "Listen",
     "LookIntoInbox",
     "Lost",
     "Moved",
+    "Offered",
     "Progress",
+    "Reported",
     "RetryWanted",
     "Revoke",
     "Room",
     "Serves",
     "SubmissionRefused",
     "Submit",
-    "ToOwner",
     "Unwatch",
     "VerbAnswer",
     "Warn",
     "Watch",
+    "decode_from_owner",
+    "decode_to_owner",
     "encoded",
     "from_option_values",
+    "messages_in",
     "option_values",
     "options_of",
 ]
@@ -64,14 +64,6 @@ class Message(msgspec.Struct, array_like=True):
 
 
 # --- from the node that has opened the link ---
-
-
-class Hello(Message, tag=1):
-    """The answer to the challenge: who opens the link, and a proof that it knows the secret."""
-
-    node_id: int
-    name: str
-    proof: bytes
 
 
 class Submit(Message, tag=2):
@@ -101,12 +93,25 @@ class Unwatch(Message, tag=4):
     id: int
 
 
+class Offered(msgspec.Struct, array_like=True):
+    """What workers of a kind have. `elsewhere` is what jobs of others use of the resources."""
+
+    workers: int
+    tags: list[bytes]
+    resources: list[tuple[bytes, int]]
+    elsewhere: list[tuple[bytes, int]]
+    priorities: list[int]  # that they take; empty: all
+
+
 class Room(Message, tag=5):
-    """How many further jobs of the function this node can run; it had received `seen` jobs when it sent this."""
+    """How many further jobs of the function the workers of a kind can run. The node had received `seen` jobs for them
+    when it sent this."""
 
     function: bytes
-    room: int
+    room: int  # negative: there are no such workers any more
     seen: int
+    kind: bytes = b""
+    offered: Offered | None = None  # None: they have nothing, and are one worker to the owner
 
 
 class Done(Message, tag=6):
@@ -211,13 +216,6 @@ class LookIntoInbox(Message, tag=18):
 # --- from the owner ---
 
 
-class Challenge(Message, tag=20):
-    """The first message of a link."""
-
-    nonce: bytes
-    node_id: int
-
-
 class Accepted(Message, tag=21):
     """A submission is stored, or has joined another job."""
 
@@ -264,6 +262,7 @@ class Assign(Message, tag=25):
     timeout_us: int
     attempts: int
     details: list[Any]
+    kind: bytes = b""  # of the worker that the owner has given it to
 
 
 class Revoke(Message, tag=26):
@@ -279,6 +278,14 @@ class VerbAnswer(Message, tag=27):
     kind: str
     value: bytes
     ready: int = 0  # a bit for each partition that the node had
+
+
+class Reported(Message, tag=35):
+    """The end that the node has reported of a borrowed job is stored, or was not taken: it had lost that start."""
+
+    id: int
+    start: int
+    is_taken: bool
 
 
 class ChannelMessage(Message, tag=28):
@@ -316,14 +323,12 @@ class Serves(Message, tag=32):
 
 
 Report = Done | Failed | Lost | Give | RetryWanted | Progress | Data | Warn
-ToOwner = Hello | Submit | Watch | Unwatch | Room | Report | Ask | Listen | Await | AwaitNoMore | LookIntoInbox
-OwnersAnswer = Challenge | Serves | Accepted | SubmissionRefused | Moved | VerbAnswer | ChannelMessage
+ToOwner = Submit | Watch | Unwatch | Room | Report | Ask | Listen | Await | AwaitNoMore | LookIntoInbox
+OwnersAnswer = Serves | Accepted | SubmissionRefused | Moved | VerbAnswer | ChannelMessage | Reported
 AboutAwaited = Awaited | AwaitedEnded | AwaitedRetried
 FromOwner = OwnersAnswer | Progress | Data | Warn | End | Assign | Revoke | AboutAwaited
 
 LENGTH: Final = BinaryStruct(">I")
-# A job may be as long as a listener takes, which is far less.
-LONGEST_MESSAGE: Final = 1 << 30
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -334,34 +339,26 @@ def encoded(message: Message) -> bytes:
     return LENGTH.pack(len(body)) + body
 
 
-class Framing:
-    """Splits the bytes of a link into messages of one direction."""
-
-    def __init__(self, kind: Any) -> None:
-        self._decode = msgspec.msgpack.Decoder(kind).decode
-        self._held = bytearray()
-
-    def feed(self, data: bytes) -> Iterator[Any]:
-        """The messages that are complete now; raises ValueError for bytes that are none."""
-        held = self._held
-        held += data
-        at = 0
+def messages_in(record: bytes, decode: Callable[[Any], Any]) -> Iterator[Any]:
+    """The messages of which a record consists; raises ValueError for bytes that are none."""
+    view = memoryview(record)
+    at = 0
+    while at < len(record):
+        if len(record) - at < LENGTH.size:
+            raise ValueError("a record with a part of a message")
+        (length,) = LENGTH.unpack_from(record, at)
+        start, at = at + LENGTH.size, at + LENGTH.size + length
+        if at > len(record):
+            raise ValueError("a record with a part of a message")
         try:
-            while len(held) - at >= LENGTH.size:
-                (length,) = LENGTH.unpack_from(held, at)
-                if length > LONGEST_MESSAGE:
-                    raise ValueError(f"a message of {length} bytes")
-                end = at + LENGTH.size + length
-                if end > len(held):
-                    break
-                body = bytes(held[at + LENGTH.size : end])
-                at = end
-                try:
-                    yield self._decode(body)
-                except msgspec.MsgspecError as error:
-                    raise ValueError(str(error)) from error
-        finally:
-            del held[:at]
+            message = decode(view[start:at])
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise ValueError(str(error)) from error
+        yield message
+
+
+decode_to_owner: Final = msgspec.msgpack.Decoder(ToOwner).decode
+decode_from_owner: Final = msgspec.msgpack.Decoder(FromOwner).decode
 
 
 # The options of a submission that a link carries, in this order.

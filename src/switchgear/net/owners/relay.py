@@ -16,10 +16,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from switchgear.engine.engine import Engine
-from switchgear.engine.placement import FOREIGN_LIMIT, Placement
+from switchgear.engine.placement import BORROWED, FOREIGN_LIMIT, Placement
 from switchgear.engine.submit_options import SubmitOptions
 from switchgear.errors import Refused
 from switchgear.model import FINAL_STATES, Cause, Function, Job, JobState, Peer
@@ -32,6 +32,7 @@ from switchgear.net.owners.messages import (
     Message,
     Moved,
     Progress,
+    Reported,
     SubmissionRefused,
     Submit,
     Unwatch,
@@ -74,6 +75,14 @@ class WantedRetry:
         self.attempts_limit = attempts_limit
 
 
+class SentReport(NamedTuple):
+    """What a worker of this node has reported on a borrowed job, on its way to the owner."""
+
+    copy: Job
+    start: int
+    link: RelayLink
+
+
 class Shadow:
     """A job of another node, as far as this one has to do with it."""
 
@@ -110,6 +119,7 @@ class Relay(Placement):
         self.retries: dict[int, WantedRetry] = {}  # by id of the borrowed job
         self._shadows: dict[int, Shadow] = {}
         self._unanswered: dict[int, Shadow] = {}
+        self._reports: dict[int, SentReport] = {}  # by id of the borrowed job, those that the owner has not stored yet
         self._waiting: dict[int, dict[int, Shadow]] = {}  # by partition, those without a link to an owner
         self._loop = asyncio.get_running_loop()
         self.relayed = 0  # submissions that were passed on
@@ -233,8 +243,30 @@ class Relay(Placement):
 
     def must_wait(self, promised: Sequence[tuple[int, Job]]) -> bool:
         """Whether an owner has not answered yet about one of these jobs."""
-        unanswered = self._unanswered
-        return bool(unanswered) and any(job.id in unanswered for _, job in promised)
+        unanswered, reports = self._unanswered, self._reports
+        if not unanswered and not reports:
+            return False
+        for _, job in promised:
+            # By identity: if this node has become the owner, the real job has the same id, and is answered for by the
+            # link of this node to itself.
+            shadow = unanswered.get(job.id)
+            report = reports.get(job.id)
+            if (shadow is not None and shadow.job is job) or (report is not None and report.copy is job):
+                return True
+        return False
+
+    def lost_reports(self, promised: Sequence[tuple[int, Job]]) -> list[int]:
+        """The places of answers that would say that a report is stored, and its owner has not said so."""
+        return [index for index, job in promised if job.withdrawn and job.origin == BORROWED]
+
+    def await_report(self, copy: Job, start: int, link: RelayLink) -> None:
+        """Hold the next output to the worker that reports now, until the owner has stored the end of the job."""
+        self._reports[copy.id] = SentReport(copy, start, link)
+        self.engine.promise_report(copy)
+
+    def _report_is_lost(self, report: SentReport) -> None:
+        del self._reports[report.copy.id]
+        report.copy.withdrawn = True
 
     @property
     def waiting_count(self) -> int:
@@ -271,6 +303,11 @@ class Relay(Placement):
         self.edges.use_links(self.links)
         for shadow in [shadow for shadow in self._shadows.values() if shadow.link is link]:
             self._wait_again(shadow)
+        lost = [report for report in self._reports.values() if report.link is link]
+        for report in lost:
+            self._report_is_lost(report)
+        if lost:
+            self.on_answered()
 
     def _wait_again(self, shadow: Shadow) -> None:
         shadow.link = None
@@ -292,7 +329,10 @@ class Relay(Placement):
     # --- from the owners ---
 
     def receive(self, link: RelayLink, message: Message) -> None:
-        """Handle a message of an owner about a shadow. Raises KeyError for others."""
+        """Handle a message of an owner about a shadow, or about a borrowed job that was reported."""
+        if isinstance(message, Reported):
+            self._reported(message)
+            return
         shadow = self._shadows.get(message.id)  # type: ignore[attr-defined]
         if shadow is None or shadow.link is not link:
             return
@@ -307,6 +347,16 @@ class Relay(Placement):
             self._ended(shadow, message)
         else:
             self._report(shadow.job, message)
+
+    def _reported(self, message: Reported) -> None:
+        report = self._reports.get(message.id)
+        if report is None or report.start != message.start:
+            return
+        if message.is_taken:
+            del self._reports[message.id]
+        else:
+            self._report_is_lost(report)
+        self.on_answered()
 
     def _accepted(self, shadow: Shadow, job_id: int) -> None:
         shadow.is_answered = True

@@ -20,7 +20,8 @@ from switchgear.net.owners.live_parts import LIVE_VERBS
 from switchgear.net.owners.relay import Relay
 from switchgear.protocols.handles import number_in_handle
 from switchgear.refusals import REFUSED_STORAGE
-from switchgear.verbs.table import VERBS, Reach, checked
+from switchgear.verbs.operator_verb import Reach, checked
+from switchgear.verbs.table import VERBS
 
 __all__ = ["SPAWN_FOREIGN", "TEXT_VERBS", "VerbParts"]
 

@@ -32,7 +32,8 @@ from switchgear.protocols.gearman.session import GearmanSession, split
 from switchgear.protocols.option_reading import read_options
 from switchgear.protocols.pending_read import Step
 from switchgear.refusals import REFUSED_LIMIT
-from switchgear.verbs.table import VERBS, Keeps
+from switchgear.verbs.operator_verb import Keeps
+from switchgear.verbs.table import VERBS
 
 __all__ = ["on_control", "on_submit_options", "submit_options"]
 

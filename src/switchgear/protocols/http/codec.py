@@ -32,6 +32,7 @@ LONGEST_REMEMBERED_BYTES: Final = 1_024
 # A first line with nothing in it that has to be looked at twice. The target decides nothing about the rest of such a
 # head: neither how it is framed, nor which headers are right.
 USUAL_LINE: Final = re.compile(rb"(GET|HEAD|POST|PUT|PATCH|DELETE) (/[A-Za-z0-9/:._~%?&=+,@-]*) HTTP/1\.1\r\n")
+USUAL_IN_TARGET: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789/:._~%?&=+,@-"
 
 # What may follow the last chunk; it is ignored, but must be what every reader takes for a header.
 TRAILER: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*")
@@ -193,6 +194,11 @@ class HeadCache:
 # --- requests ---
 
 
+def is_usual_target(target: bytes) -> bool:
+    """Whether `USUAL_LINE` has such targets."""
+    return target[:1] == b"/" and not target.translate(None, USUAL_IN_TARGET)
+
+
 class RequestDecoder:
     """Cuts a stream into requests.  After an error (`failure`) nothing more is understood."""
 
@@ -206,8 +212,9 @@ class RequestDecoder:
         self._last_bytes = b""  # the last head that was short
         self._last_head: RequestHead | None = None
         self._last_generation = 0
-        self._last_method = b""  # of that head, if its first line is a usual one
-        self._last_lines = b""  # the lines after the first
+        # That head before and after its target, if its first line is a usual one.
+        self._last_start = b""
+        self._last_rest = b""
         # A BytesIO gives its contents away without a copy, so a body of many megabytes is in memory once.
         self._body: BytesIO | None = None
         self._body_bytes = 0
@@ -276,14 +283,16 @@ class RequestDecoder:
             if data[start:end] == self._last_bytes:  # compiled, `startswith` takes three times as long
                 self._requests += 1
                 return self._read_after_head(last, data, end, requests)
-            line = USUAL_LINE.match(data, start)
-            if line is not None:
+            target_start = start + len(self._last_start)
+            if self._last_start and data[start:target_start] == self._last_start:
                 # The next request of a client has often the same headers, and another target.
-                lines_start = line.end()
-                end = lines_start + len(self._last_lines)
-                if data[lines_start:end] == self._last_lines and line[1] == self._last_method:
-                    self._requests += 1
-                    return self._read_after_head(last.with_target(line[2]), data, end, requests)
+                target_end = data.find(b" ", target_start, target_start + MOST_TARGET_BYTES + 1)
+                end = target_end + len(self._last_rest)
+                if target_end > 0 and data[target_end:end] == self._last_rest:
+                    target = data[target_start:target_end]
+                    if is_usual_target(target):
+                        self._requests += 1
+                        return self._read_after_head(last.with_target(target), data, end, requests)
         if data[start] == 13 and data.startswith(b"\r\n", start):
             return start + 2  # an empty line ahead of a request is allowed
         end = data.find(b"\r\n\r\n", start, start + MOST_HEAD_BYTES)
@@ -301,8 +310,8 @@ class RequestDecoder:
             self._last_head = head
             self._last_generation = self.heads.generation
             line = USUAL_LINE.match(head_bytes)
-            self._last_method = b"" if line is None else line[1]
-            self._last_lines = b"" if line is None else head_bytes[line.end() :]
+            self._last_start = b"" if line is None else head_bytes[: line.start(2)]
+            self._last_rest = b"" if line is None else head_bytes[line.end(2) :]
         return self._read_after_head(head, data, end, requests)
 
     def _read_after_head(self, head: RequestHead, data: bytes, end: int, requests: list[HttpRequest]) -> int:

@@ -26,9 +26,9 @@ __all__ = [
     "on_end_session",
     "on_get_session",
     "on_make_login_code",
+    "session_end_us",
 ]
 
-COOKIE: Final = b"switchgear_session"
 BEARER: Final = b"bearer "
 
 
@@ -62,7 +62,7 @@ def permissions_of(session: HttpSession, head: RequestHead) -> Permissions:
     found = bearer_permissions(session, head)
     if found is not None:
         return found
-    cookie = cookie_of(head)
+    cookie = cookie_of(session, head)
     if cookie:
         found = browsers(session).find(cookie, session.engine.now_us)
         if found is not None:
@@ -100,15 +100,23 @@ def code_permissions(session: HttpSession, head: RequestHead) -> Permissions | N
     return found
 
 
-def cookie_of(head: RequestHead) -> bytes:
+def cookie_of(session: HttpSession, head: RequestHead) -> bytes:
     """The cookie of a session, if the request has one."""
     header = head.headers.get(b"cookie")
     if header is not None:
         for pair in header.replace(b",", b";").split(b";"):  # several headers are joined by commas
             name, _, value = pair.partition(b"=")
-            if name.strip() == COOKIE:
+            if name.strip() == session.setup.cookie_name:
                 return value.strip()
     return b""
+
+
+def session_end_us(session: HttpSession, head: RequestHead) -> int:
+    """When the browser session ends that a request is made in; 0 if it is made in none."""
+    if session.is_open or head.headers.get(b"authorization") is not None:
+        return 0
+    cookie = cookie_of(session, head)
+    return browsers(session).end_us(cookie) if cookie else 0
 
 
 def browsers(session: HttpSession) -> BrowserSessions:
@@ -168,7 +176,7 @@ def on_make_login_code(session: HttpSession, call: RouteCall) -> None:
 
 def on_end_session(session: HttpSession, call: RouteCall) -> None:
     """DELETE /v1/session"""
-    cookie = cookie_of(call.request.head)
+    cookie = cookie_of(session, call.request.head)
     if cookie:
         browsers(session).end(cookie)
     session.respond(204, headers=cookie_line(session, "", 0))
@@ -176,5 +184,5 @@ def on_end_session(session: HttpSession, call: RouteCall) -> None:
 
 def cookie_line(session: HttpSession, value: str, seconds: int) -> bytes:
     secure = "; Secure" if session.transport.is_encrypted else ""
-    text = f"{COOKIE.decode()}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}"
+    text = f"{session.setup.cookie_name.decode()}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}"
     return f"Set-Cookie: {text}\r\nCache-Control: no-store\r\n".encode()

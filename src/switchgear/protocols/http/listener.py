@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from hashlib import blake2b
 
 import msgspec
 
@@ -18,7 +19,7 @@ from switchgear.protocols.http.live_feed import LiveFeed
 from switchgear.protocols.http.openapi import openapi_document
 from switchgear.protocols.http.routes import DASHBOARD_ROUTES, ROUTES
 from switchgear.protocols.http.routing import AnswerCounts, Router
-from switchgear.protocols.http.session import HttpSession, HttpSetup
+from switchgear.protocols.http.session import COOKIE_NAME, HttpSession, HttpSetup
 from switchgear.protocols.http.workers import HttpWorkers
 from switchgear.protocols.protocol_names import HTTP, MEMCACHED
 from switchgear.protocols.session_factory import ProtocolDetector, ServerEnvironment, SessionMaker, TcpSessionFactory
@@ -62,6 +63,8 @@ class HttpSessionFactory(TcpSessionFactory):
         router = Router(routes, BrowserGuard(name.strip() for name in names))
         setup = HttpSetup(router, self.server.handle_prefix, limits.packet_bytes, limits.name_bytes)
         setup.shared = self.state
+        own = blake2b(b"%b %d" % (self.server.handle_prefix, url.port), digest_size=4).hexdigest()
+        setup.cookie_name = COOKIE_NAME + b"_" + own.encode()
         setup.idle_seconds = self.server.config.http.idle_seconds
         setup.head_seconds = self.server.config.http.head_seconds
         setup.use_redaction(self.server.config.http.redact)

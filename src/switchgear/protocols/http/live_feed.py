@@ -72,6 +72,7 @@ class FeedViewer(HttpWait):
         self.topics = topics
         self.seen = seen  # the last tick that it was told of; `NEW`: none
         self.sent_us = 0
+        self.until_us = 0  # when the session of its browser ends; 0: it has none
 
     def end(self, session: HttpSession) -> None:
         self.feed.leave(self)
@@ -112,13 +113,14 @@ class LiveFeed(Peer):
 
     # --- viewers ---
 
-    def join(self, session: HttpSession, topics: tuple[str, ...], seen: int) -> None:
+    def join(self, session: HttpSession, topics: tuple[str, ...], seen: int, until_us: int = 0) -> None:
         """Add a session as a viewer of these topics; raises Refused."""
         self.engine.refuse_subscription()
         self._context = session.context
         if not self.tick:
             self.tick = self.engine.now_us // 1000
         viewer = FeedViewer(self, session, topics, seen)
+        viewer.until_us = until_us
         for name in topics:
             topic = self.topics.get(name)
             if topic is None:
@@ -290,6 +292,9 @@ class LiveFeed(Peer):
         now_us = self.engine.now_us
         joined: dict[tuple[str, ...], bytes] = {}  # for those who have seen all ticks but the last
         for viewer in list(self.viewers):
+            if 0 < viewer.until_us <= now_us:  # the browser has to log in again
+                viewer.server_stops(viewer.session)
+                continue
             if viewer.is_behind or viewer.session.closing:
                 continue
             missed = self._missed(viewer)

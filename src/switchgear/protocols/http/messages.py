@@ -58,6 +58,7 @@ class RequestHead:
         self.is_simple = False  # no header has an option of a job
         self.alike: RequestHead | None = None  # an earlier one that differs in its target only
         self.is_admitted = False  # by the rules for headers, as all are that differ in their targets only
+        self.entry: Any = None  # the row for the last of those that differ in their targets; see `routing.Router`
         self.attempt = -1  # what its header Switchgear-Attempt says, once that was looked at
         self.plan: Any = None  # what a listener found out about it; see `routing.RoutePlan`
 

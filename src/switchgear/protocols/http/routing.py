@@ -30,12 +30,14 @@ __all__ = [
     "RouteEntry",
     "RoutePlan",
     "Router",
+    "TargetPattern",
     "replace_cursor",
 ]
 
 MOST_PARAMETERS: Final = 50
 TRUE_WORDS: Final = ("1", "true", "yes", "")
 FALSE_WORDS: Final = ("0", "false", "no")
+NOTHING_GIVEN: Final[dict[str, Any]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +132,29 @@ class RouteEntry:
         self.name = "other" if route is None else f"{route.method} {route.path}"  # in metrics
         self.defaults = {} if route is None else {parameter.name: parameter.default for parameter in route.query}
         self.counts: AnswerCounts | None = None  # see `HttpSetup.counts_of`
+        self.pattern: TargetPattern | None = None  # of its targets, if one segment of its path varies
+
+
+class TargetPattern:
+    """The targets of a route whose path has one named segment, such as `/v1/jobs/{handle}/result`."""
+
+    def __init__(self, route: Route, name: str, others: frozenset[bytes]) -> None:
+        start, _, end = route.path.partition("{" + name + "}")
+        self.name = name
+        self.start = start.encode()
+        self.end = end.encode()
+        self.others = others  # what the segment must not be, because another route may be meant
+
+    def value(self, target: bytes) -> bytes:
+        """The value of the segment; empty if the target is not as simple as most, so that it has to be looked at."""
+        start, end = len(self.start), len(target) - len(self.end)
+        if end <= start or target[:start] != self.start or target[end:] != self.end:
+            return b""
+        value = target[start:end]
+        # 0x2F, 0x3F and 0x25 are the slash, the question mark and the percent sign.
+        if 0x2F in value or 0x3F in value or 0x25 in value or value in self.others:
+            return b""
+        return value
 
 
 class RoutePlan:
@@ -149,6 +174,7 @@ class RoutePlan:
         self.given = given  # those of them that the request has
         self.problem = problem
         self.is_simple = False  # neither the query nor a header has an option of a job
+        self.lease_us = -1  # of a request for a job, once that was looked at
 
 
 class RouteCall:
@@ -192,6 +218,7 @@ class Router:
 
     def __init__(self, routes: Sequence[Route], guard: BrowserGuard) -> None:
         self.guard = guard
+        self._routes = routes
         self._root = PathNode()
         self._no_route = RouteEntry(None, len(routes))
         for place, route in enumerate(routes):
@@ -202,16 +229,57 @@ class Router:
                 else:
                     node = node.fixed.setdefault(segment.encode(), PathNode())
             node.entries.setdefault(route.method, RouteEntry(route, place))
+        self._note_patterns()
+
+    def _note_patterns(self) -> None:
+        """Give patterns to the routes whose path has one named segment, if no other route has another name there."""
+        for route in self._routes:
+            names = [segment[1:-1] for segment in route.segments if segment.startswith("{")]
+            if len(names) != 1:
+                continue
+            node = self._root
+            others: frozenset[bytes] = frozenset()
+            is_only_name = True
+            for segment in route.segments:
+                if segment.startswith("{"):
+                    others = frozenset(node.fixed)
+                    is_only_name = len(node.named) == 1
+                    node = node.named[segment[1:-1]]
+                else:
+                    node = node.fixed[segment.encode()]
+            entry = node.entries[route.method]
+            if is_only_name and entry.route is route:
+                entry.pattern = TargetPattern(route, names[0], others)
 
     def plan(self, head: RequestHead) -> RoutePlan:
         """The plan for a request, which is the same for each with this head."""
         plan: RoutePlan | None = head.plan
         if plan is None:
+            plan = self._plan_by_pattern(head)
+            if plan is not None:
+                head.plan = plan
+                return plan
             try:
                 plan = self._made_plan(head)
             except HttpProblem as problem:
                 plan = RoutePlan(self._no_route, {}, {}, problem.with_traceback(None))
             head.plan = plan
+        return plan
+
+    def _plan_by_pattern(self, head: RequestHead) -> RoutePlan | None:
+        """The plan for a request that differs from an earlier one only in the named segment of its path, such as one
+        report of a worker after the other; `None` if the target has to be looked at."""
+        alike = head.alike
+        if alike is None or not alike.is_admitted:
+            return None
+        entry: RouteEntry | None = alike.entry
+        if entry is None or entry.pattern is None:
+            return None
+        value = entry.pattern.value(head.target)
+        if not value:
+            return None
+        plan = RoutePlan(entry, {entry.pattern.name: value}, NOTHING_GIVEN)
+        plan.is_simple = head.is_simple
         return plan
 
     def _made_plan(self, head: RequestHead) -> RoutePlan:
@@ -229,6 +297,8 @@ class Router:
         given = given_values(entry.route.query, query) if query and entry.route is not None else {}
         plan = RoutePlan(entry, found, given)
         plan.is_simple = not given and head.is_simple
+        if head.alike is not None:
+            head.alike.entry = entry
         return plan
 
     def _check_headers(self, head: RequestHead) -> None:

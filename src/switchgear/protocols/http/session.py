@@ -30,7 +30,7 @@ from switchgear.protocols.http.codec import (
     answer_head,
     chunk,
 )
-from switchgear.protocols.http.messages import BYTES, JSON, PROBLEM, HttpRequest, RequestHead
+from switchgear.protocols.http.messages import BYTES, EVENT_STREAM, JSON, PROBLEM, HttpRequest, RequestHead
 from switchgear.protocols.http.problems import HttpProblem, field_problem, problem_body, refusal_problem, refused_line
 from switchgear.protocols.http.redaction import Redaction
 from switchgear.protocols.http.routing import AnswerCounts, RouteCall, RoutePlan, Router
@@ -42,9 +42,10 @@ from switchgear.refusals import REFUSED_LIMIT
 from switchgear.verbs.access import Role
 from switchgear.verbs.answers import Incomplete
 from switchgear.verbs.completeness import UNREACHABLE_HEADER, WITHOUT_OWNER_HEADER
-from switchgear.verbs.table import VERBS, Keeps
+from switchgear.verbs.operator_verb import Keeps
+from switchgear.verbs.table import VERBS
 
-__all__ = ["HttpSession", "HttpSetup"]
+__all__ = ["ATTACHMENT", "COOKIE_NAME", "HttpSession", "HttpSetup"]
 
 # When long answers of so many bytes wait to be sent, further requests wait until the peer has taken them.
 LONG_BYTES: Final = 8 * 1024 * 1024
@@ -59,7 +60,14 @@ MOST_BEHIND: Final = 1_000
 REQUEST_BYTES: Final = 500
 KEEP_ALIVE_LINE: Final = b"Connection: keep-alive\r\n"  # which clients of version 1.0 do not take for granted
 CLOSE_LINE: Final = b"\r\nConnection: close\r\n"
+COOKIE_NAME: Final = b"switchgear_session"
+# nginx buffers answers, unless they say that they must not be.
+UNBUFFERED_LINE: Final = b"X-Accel-Buffering: no\r\n"
 REDACTED_LINE: Final = b"Switchgear-Redacted: yes\r\n"  # some fields of the body are
+# What a peer has chosen is never shown by a browser as a page of this server.
+ATTACHMENT: Final = b"Content-Disposition: attachment\r\nContent-Security-Policy: sandbox; default-src 'none'\r\n"
+ATTEMPT_LINE_START: Final = b"\r\nSwitchgear-Attempt: "
+ONE: Final = b"1"
 CREATED_ID: Final = b'","id":'
 CREATED_END: Final = b',"joined":false}'
 JOINED_END: Final = b',"joined":true}'
@@ -76,6 +84,8 @@ class HttpSetup:
 
     def __init__(self, router: Router, handle_prefix: bytes, packet_bytes: int, name_bytes: int) -> None:
         self.router = router
+        # Of the browser session: browsers give cookies to all ports of a host, so each server has a name of its own.
+        self.cookie_name = COOKIE_NAME
         self.heads = HeadCache()
         self.handle_prefix = handle_prefix
         # The prefix of handles as texts, in a header and in JSON.
@@ -98,6 +108,8 @@ class HttpSetup:
         self.created_body = b'\r\n\r\n{"handle":"' + self.handle_json
         self._created_start = b""
         self._created_key = -1  # what that one depends on, besides the date
+        self._given_start = b""
+        self._given_bytes = -1  # of the payload
         self._no_content = b""
         self._until_us = 0  # when the date is another one
 
@@ -135,6 +147,15 @@ class HttpSetup:
             self._created_key = key
         return self._created_start
 
+    def given_start(self, now_us: int, body_bytes: int) -> bytes:
+        """An answer that gives a job, up to the number of the job in its header Switchgear-Job."""
+        if body_bytes != self._given_bytes or not self._is_same_second(now_us):
+            lines = ATTACHMENT + self.job_line_start
+            head = answer_head(200, BYTES, body_bytes, lines, self.date(now_us), keeps_alive=True)
+            self._given_start = head[:-2]
+            self._given_bytes = body_bytes
+        return self._given_start
+
     def no_content(self, now_us: int) -> bytes:
         """The answer that a request was carried out, and nothing more."""
         if not self._no_content or not self._is_same_second(now_us):
@@ -147,6 +168,7 @@ class HttpSetup:
             return True
         self._until_us = now_us - now_us % SECOND_US + SECOND_US
         self._created_key = -1
+        self._given_bytes = -1
         self._no_content = b""
         return False
 
@@ -184,7 +206,7 @@ class HttpSession(ByteSession):
         self.idle_takers_count = 0
         self.taker_number = 0  # tells connections that take jobs apart
         self.has_left = False  # the connection is closed
-        self.on_unsent: Callable[[], None] | None = None  # see `give_back_if_unsent`
+        self.unsent_wait: HttpWait | None = None  # see `give_back_if_unsent`
         self._unsent_call: RouteCall | None = None
         self._incomplete_call: RouteCall | None = None  # to which the answer lacks something, as these lines say
         self._incomplete_lines = b""
@@ -316,9 +338,9 @@ class HttpSession(ByteSession):
         self.engine.unsubscribe(self)
         if wait is not None:
             wait.end(self)
-        on_unsent, self.on_unsent = self.on_unsent, None
-        if on_unsent is not None:
-            on_unsent()
+        unsent, self.unsent_wait = self.unsent_wait, None
+        if unsent is not None:
+            unsent.give_back()
         if self.idle_takers_count:
             self.setup.shared.workers.remove_idle(self)
 
@@ -348,14 +370,14 @@ class HttpSession(ByteSession):
             self.wait.server_stops(self)
         return self.call is not None
 
-    def give_back_if_unsent(self, give_back: Callable[[], None]) -> None:
-        """Call this if the peer leaves before the answer to the present request is sent."""
-        self.on_unsent = give_back
+    def give_back_if_unsent(self, wait: HttpWait) -> None:
+        """Have the jobs of this request given back if the peer leaves before the answer to it is sent."""
+        self.unsent_wait = wait
         self._unsent_call = self.call
 
     def sent(self) -> None:
         if self.call is None or self.call is not self._unsent_call:
-            self.on_unsent = self._unsent_call = None
+            self.unsent_wait = self._unsent_call = None
         super().sent()
 
     # --- answers ---
@@ -424,6 +446,24 @@ class HttpSession(ByteSession):
         self.send(b"".join([start, number, setup.created_body, number, CREATED_ID, number, end]))
         self.end_call(keeps_alive=True)
 
+    def give_job(self, job_id: int, attempt: int, payload: bytes, trace: bytes) -> None:
+        """Answer with a job, whose payload is the body: most jobs of workers over HTTP pass here."""
+        call = self.call
+        head = None if call is None else call.request.head
+        number = str(job_id).encode()
+        lines = [number, ATTEMPT_LINE_START, ONE if attempt == 1 else str(attempt).encode()]
+        if trace:
+            lines += [b"\r\ntraceparent: ", trace]
+        usual = head is not None and head.keeps_alive and not head.is_version_1_0 and not self.closing
+        if not usual or self.ended or len(payload) > LONG_ANSWER_BYTES:
+            line = b"".join([ATTACHMENT, self.setup.job_line_start, *lines, b"\r\n"])
+            self.respond(200, payload, BYTES, line)
+            return
+        self._count(200)
+        start = self.setup.given_start(self.engine.now_us, len(payload))
+        self.send(b"".join([start, *lines, b"\r\n\r\n", payload]))
+        self.end_call(keeps_alive=True)
+
     def begin_stream(self, status: int, content_type: bytes) -> None:
         """Begin an answer whose body comes in pieces (`send_piece`) until `end_stream`."""
         assert self.call is not None
@@ -434,7 +474,8 @@ class HttpSession(ByteSession):
         keeps_alive = self.is_chunked and head.keeps_alive and not self.ended
         date = self.setup.date(self.engine.now_us)
         size = -1 if self.is_chunked else -2
-        self.send(answer_head(status, content_type, size, b"", date, keeps_alive=keeps_alive))
+        lines = UNBUFFERED_LINE if content_type == EVENT_STREAM else b""
+        self.send(answer_head(status, content_type, size, lines, date, keeps_alive=keeps_alive))
 
     def send_piece(self, data: bytes) -> None:
         """Send a piece of a body."""
@@ -573,7 +614,7 @@ class HttpSession(ByteSession):
 
     def release(self) -> list[bytes]:
         if self.call is None or self.call is not self._unsent_call:
-            self.on_unsent = self._unsent_call = None
+            self.unsent_wait = self._unsent_call = None
         return super().release()
 
     # --- handles ---

@@ -30,7 +30,7 @@ from switchgear.protocols.http.schemas import (
     job_submission_decoder,
     longest_list,
 )
-from switchgear.protocols.http.session import HttpSession
+from switchgear.protocols.http.session import ATTACHMENT, HttpSession
 from switchgear.protocols.http.told_error import told_error
 from switchgear.protocols.http.waiting import HttpWait
 from switchgear.protocols.option_reading import ReadOptions, read_options
@@ -38,7 +38,6 @@ from switchgear.protocols.pending_read import Step
 from switchgear.trace_context import is_traceparent
 
 __all__ = [
-    "ATTACHMENT",
     "MOST_WAIT_SECONDS",
     "HttpSubmission",
     "created_json",
@@ -57,8 +56,6 @@ MOST_PLAIN_BYTES: Final = 4096  # a longer text is not read twice
 # A longer text may have lists of so many values that to read them takes longer than a turn may.
 LONG_JSON_BYTES = 100_000
 MOST_LIST_VALUES = 100_000
-# What a peer has chosen is never shown by a browser as a page of this server.
-ATTACHMENT: Final = b"Content-Disposition: attachment\r\nContent-Security-Policy: sandbox; default-src 'none'\r\n"
 
 
 class HttpSubmission:

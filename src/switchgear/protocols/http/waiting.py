@@ -38,5 +38,8 @@ class HttpWait:
     def job_event(self, session: HttpSession, job: Job, kind: str, data: bytes) -> None:
         """Called with progress, a part of the result, or a warning of a job."""
 
+    def give_back(self) -> None:
+        """The answer could not be sent: others may have the jobs in it.  See `HttpSession.give_back_if_unsent`."""
+
     def end(self, session: HttpSession) -> None:
         """Called when the peer has disconnected. The engine may be called."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from switchgear.numbers import whole_number
+from switchgear.protocols.http.identity import session_end_us
 from switchgear.protocols.http.live_feed import MOST_JOBS_WATCHED, MOST_STREAMS, NEW, TOPICS, LiveFeed
 from switchgear.protocols.http.messages import EVENT_STREAM
 from switchgear.protocols.http.problems import HttpProblem, field_problem
@@ -105,7 +106,7 @@ def on_watch(session: HttpSession, call: RouteCall) -> None:
         raise HttpProblem(429, "too_many_streams", text, headers={"Retry-After": "5"})
     seen = whole_number(call.request.header(b"last-event-id"))
     feed: LiveFeed = session.setup.shared.feed
-    feed.join(session, topics, NEW if seen is None else seen)
+    feed.join(session, topics, NEW if seen is None else seen, session_end_us(session, call.request.head))
 
 
 def wanted_topics(session: HttpSession, text: str) -> tuple[str, ...]:

@@ -10,12 +10,12 @@ import msgspec
 from msgspec import UNSET
 
 from switchgear.access.permissions import EVERYBODY
+from switchgear.errors import Refused
 from switchgear.json_bytes import LONG_BYTES, bytes_of, plain, told
 from switchgear.model import SECOND_US, Job
 from switchgear.model.job import PAYLOAD_KEY
 from switchgear.numbers import whole_number
 from switchgear.protocols.handles import number_in_handle
-from switchgear.protocols.http.messages import BYTES
 from switchgear.protocols.http.problems import HttpProblem, field_problem, validation_problem
 from switchgear.protocols.http.routing import RouteCall
 from switchgear.protocols.http.schemas import (
@@ -26,7 +26,7 @@ from switchgear.protocols.http.schemas import (
     registration_decoder,
 )
 from switchgear.protocols.http.session import HttpSession
-from switchgear.protocols.http.submitting import ATTACHMENT, function_name
+from switchgear.protocols.http.submitting import function_name
 from switchgear.protocols.http.workers import HttpWorker, HttpWorkers, WorkerAddress, WorkerWait
 from switchgear.protocols.pending_read import Step
 from switchgear.resources import resource_amounts
@@ -63,8 +63,10 @@ def workers_of(session: HttpSession) -> HttpWorkers:
 def on_take(session: HttpSession, call: RouteCall) -> None:
     """POST /v1/functions/{function}/take"""
     function = function_name(session, call.argument("function"), "parameter", "function")
-    lease_us = int(call.option("lease") * SECOND_US)
-    peer = workers_of(session).taker(session, function, lease_us)
+    plan = call.plan
+    if plan.lease_us < 0:
+        plan.lease_us = int(call.option("lease") * SECOND_US)
+    peer = workers_of(session).taker(session, function, plan.lease_us)
     ask(session, TakeWait(peer), call.option("wait"))
 
 
@@ -100,27 +102,17 @@ def give_when_read(session: HttpSession, wait: WorkerWait, pending: Any) -> Iter
         wait.timed_out(session)
 
 
-def give_back(workers: HttpWorkers, peer: HttpWorker, job_ids: list[int]) -> None:
-    """The answer with these jobs could not be sent: others may have them."""
-    for job_id in job_ids:
-        if peer.worker is not None:
-            workers.engine.release(peer.worker, job_id)
-            workers.reported(peer, job_id)
-
-
 class TakeWait(WorkerWait):
     """A request for one job, whose payload is the body of the answer."""
 
     def give(self, session: HttpSession, job: Job) -> None:
         peer = self.peer
         peer.workers.give(peer, job)
-        session.give_back_if_unsent(partial(give_back, peer.workers, peer, [job.id]))
-        number, attempt = str(job.id).encode(), str(job.start_number).encode()
-        lines = [session.setup.job_line_start, number, b"\r\nSwitchgear-Attempt: ", attempt, b"\r\n", ATTACHMENT]
-        if job.has_details and job.trace:
-            lines += [b"traceparent: ", job.trace, b"\r\n"]
+        self.given_ids.append(job.id)
+        session.give_back_if_unsent(self)
         peer.session = None
-        session.respond(200, job.payload or b"", BYTES, b"".join(lines))
+        trace = job.trace if job.has_details else b""
+        session.give_job(job.id, job.start_number, job.payload or b"", trace)
 
     def timed_out(self, session: HttpSession) -> None:
         peer = self.peer
@@ -174,7 +166,7 @@ def end_report(session: HttpSession, peer: HttpWorker, job_id: int, is_late: boo
     """Answer to a report after which the worker does not have the job any more."""
     if not peer.is_single:
         peer.renew()
-    workers_of(session).reported(peer, job_id, session)
+    peer.workers.reported(peer, job_id, session)
     if is_late:
         raise HttpProblem(409, "cancelled", "the job was cancelled or timed out: the report has no effect")
     session.respond_no_content()
@@ -275,7 +267,11 @@ def on_register_worker(session: HttpSession, call: RouteCall) -> None:
     peer = workers.add(session, functions, lease_us, wanted.name.encode(), timeouts_us, is_single=False)
     if tags or resources:
         assert peer.worker is not None
-        session.engine.describe_worker(peer.worker, tags, resources)
+        try:
+            session.engine.describe_worker(peer.worker, tags, resources)
+        except Refused:
+            workers.remove(peer)  # its client will never know its id
+            raise
     location = b"Location: /v1/workers/%b\r\n" % peer.id.encode()
     session.respond_json(201, {"id": peer.id, "lease": wanted.lease}, location)
 
@@ -324,13 +320,14 @@ def on_poll(session: HttpSession, call: RouteCall) -> None:
             break
         jobs.append(job)
         size += len(job.payload or b"")
+    wait = PollWait(peer)
     if jobs or peer.revoked:
         peer.renew()
-        give_jobs(session, peer, jobs)
+        give_jobs(session, wait, jobs)
     elif most:
-        ask(session, PollWait(peer), call.option("wait"))
+        ask(session, wait, call.option("wait"))
     else:
-        wait_without_room(session, PollWait(peer), call.option("wait"))
+        wait_without_room(session, wait, call.option("wait"))
 
 
 def supersede(session: HttpSession, peer: HttpWorker) -> None:
@@ -354,7 +351,7 @@ def take_back_lost(session: HttpSession, peer: HttpWorker, held_now: list[Any]) 
     for job_id in list(peer.job_ids):
         entry = workers.by_job.get(job_id)
         if entry is not None and entry[0] is peer and (job_id, entry[1]) not in known:
-            give_back(workers, peer, [job_id])
+            workers.take_back(peer, [job_id])
 
 
 def wait_without_room(session: HttpSession, wait: PollWait, wait_seconds: int) -> None:
@@ -370,12 +367,14 @@ def wait_without_room(session: HttpSession, wait: PollWait, wait_seconds: int) -
         wait.timed_out(session)
 
 
-def give_jobs(session: HttpSession, peer: HttpWorker, jobs: list[Job]) -> None:
+def give_jobs(session: HttpSession, wait: PollWait, jobs: list[Job]) -> None:
     """Respond to a poll with these jobs, and with those that the worker is to stop."""
+    peer = wait.peer
     for job in jobs:
         peer.workers.give(peer, job)
+        wait.given_ids.append(job.id)
     if jobs:
-        session.give_back_if_unsent(partial(give_back, peer.workers, peer, [job.id for job in jobs]))
+        session.give_back_if_unsent(wait)
     if peer.session is session:
         peer.session = None
     revoked, peer.revoked = peer.revoked, {}
@@ -413,10 +412,10 @@ class PollWait(WorkerWait):
     """A registered worker's request for jobs."""
 
     def give(self, session: HttpSession, job: Job) -> None:
-        give_jobs(session, self.peer, [job])
+        give_jobs(session, self, [job])
 
     def job_revoked(self, session: HttpSession) -> None:
-        session.continue_with(partial(tell_revoked, session, self.peer))
+        session.continue_with(partial(tell_revoked, session, self))
 
     def timed_out(self, session: HttpSession) -> None:
         if self.peer.session is session:
@@ -426,10 +425,11 @@ class PollWait(WorkerWait):
         session.respond_json(200, {"jobs": [], "revoked": []})
 
 
-def tell_revoked(session: HttpSession, peer: HttpWorker) -> Iterator[Step]:
+def tell_revoked(session: HttpSession, wait: PollWait) -> Iterator[Step]:
     """Answer the waiting request of a worker with the jobs that it is to stop."""
+    peer = wait.peer
     if peer.session is session and peer.worker is not None:
         session.engine.withdraw_credit(peer.worker)
     peer.renew()
-    give_jobs(session, peer, [])
+    give_jobs(session, wait, [])
     yield False

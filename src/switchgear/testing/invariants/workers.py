@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from itertools import chain
 
 from switchgear.engine.engine import Engine
+from switchgear.engine.requirements import ELSEWHERE
 from switchgear.engine.sliced_work import SlicedKind
 from switchgear.model import BEST_FIRST, RUNNING, Function, Offer, Worker
 from switchgear.resources import split_requirements
@@ -46,14 +48,14 @@ def check_offers(engine: Engine) -> None:
     offers: Counter[Offer] = Counter()
     for worker in engine.workers.values():
         free = dict(worker.resources)
-        uses = {}
+        uses = {job_id: amounts for job_id, amounts in (worker.uses or {}).items() if job_id == ELSEWHERE}
         for job in worker.running.values():
             amounts = split_requirements(job.requires)[1]
             if worker.resources and amounts:
                 uses[job.id] = amounts
-                for name, amount in amounts:
-                    if name in free:
-                        free[name] -= amount
+        for name, amount in chain.from_iterable(uses.values()):
+            if name in free:
+                free[name] -= amount
         if (worker.uses or {}) != uses:
             broken(f"{worker} counts {worker.uses} in use; its jobs use {uses}")
         if worker.offer is None:

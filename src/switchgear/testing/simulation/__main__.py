@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 
 from switchgear.testing.simulation.simulated_cluster import DEFAULT_STEPS, SimulationFailed, simulate
-from switchgear.testing.simulation.simulated_nodes import simulate_nodes
+from switchgear.testing.simulation.simulated_nodes import CHECK_EVERY, simulate_nodes
 
 
 def main(arguments: list[str]) -> int:
@@ -23,7 +23,7 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     say = print if options.verbose else None
     if options.nodes:
-        return _run_nodes(options.seed, options.seeds, options.steps, say)
+        return _run_nodes(options, say)
     events = starts = crashes = 0
     for seed in range(options.seed, options.seed + options.seeds):
         try:
@@ -43,17 +43,20 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _run_nodes(first: int, count: int, steps: int, say: Callable[[str], None] | None) -> int:
+def _run_nodes(options: argparse.Namespace, say: Callable[[str], None] | None) -> int:
     acknowledged = nodes = 0
-    for seed in range(first, first + count):
+    for seed in range(options.seed, options.seed + options.seeds):
         try:
-            world = simulate_nodes(seed, steps, say)
+            world = simulate_nodes(seed, options.steps, say, check_every=max(CHECK_EVERY, options.check_every))
         except SimulationFailed as failure:
             print(failure, file=sys.stderr)
             return 1
         acknowledged += len(world.acknowledged)
         nodes += world.started
-    print(f"nothing amiss: {count} × {steps} steps, {acknowledged} acknowledged jobs, {nodes} starts of nodes")
+    print(
+        f"nothing amiss: {options.seeds} × {options.steps} steps, {acknowledged} acknowledged jobs,"
+        f" {nodes} starts of nodes"
+    )
     return 0
 
 

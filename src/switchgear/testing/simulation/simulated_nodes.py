@@ -45,6 +45,7 @@ __all__ = ["SimulatedNode", "SimulatedNodes", "simulate_nodes"]
 
 DEFAULT_STEPS: Final = 250
 UNSUCCESSFUL_STATES: Final = FINAL_STATES - {DONE}
+CHECK_EVERY: Final = 5  # steps
 LEASE_SECONDS: Final = 3.0
 RELIABLE_PART: Final = 0.75  # as in storage/postgres_fence.py
 FUNCTION_NAMES: Final = tuple(b"function %d" % number for number in range(5))
@@ -374,6 +375,7 @@ class SimulatedNodes:
         self.forgets_owners = False
         self.trusts_in_ignorance = False
         self.started = 0  # nodes, so far
+        self.check_every = CHECK_EVERY  # steps
         self._last_message = 0
         self.start(NODE_NAMES[0])
 
@@ -534,7 +536,7 @@ class SimulatedNodes:
         for node in self.nodes:
             node.is_cut_off = False
             node.frozen_until_s = 0.0
-        for _ in range(200):
+        for round_number in range(200):
             self.now_s += 0.3
             if all(node.is_leaving for node in self.nodes):
                 self.start(NODE_NAMES[0])  # as a supervisor does
@@ -544,7 +546,9 @@ class SimulatedNodes:
                 self.links.deliver()
             for node in list(self.nodes):
                 self.finish_some(node)
-            self.check()
+            if round_number % self.check_every == 0:
+                self.check()
+        self.check()
         for row in self.database.rows.values():
             if row.state not in FINAL_STATES and not self.waits_in_vain(row):
                 broken(f"job {row.id} of {row.function_name!r} did not end: {row.state.name}")
@@ -587,9 +591,11 @@ def simulate_nodes(
     steps: int = DEFAULT_STEPS,
     say: Callable[[str], None] | None = None,
     defect: Callable[[SimulatedNodes], None] | None = None,
+    check_every: int = CHECK_EVERY,
 ) -> SimulatedNodes:
     """Simulate one run to its end; raises SimulationFailed. `defect` changes the nodes, to show that it is detected."""
     world = SimulatedNodes(seed, say)
+    world.check_every = check_every
     if defect is not None:
         defect(world)
     action = "begin"
@@ -598,7 +604,7 @@ def simulate_nodes(
             world.step = step
             action = "a step"
             world.act()
-            if step % 5 == 0:
+            if step % check_every == 0:
                 world.check()
         action = "the end"
         world.finish()

@@ -11,6 +11,7 @@ const WIDE = 190;
 const HIGH = 54;
 const GAP_X = 64;
 const GAP_Y = 16;
+const BEND = 14; // what an edge takes that passes a layer
 
 // --- the layout, which a worker of the browser makes ---
 
@@ -72,25 +73,36 @@ function target(node) {
   return node.jobs === 1 && node.examples[0] ? link("job", encodeURIComponent(node.examples[0])) : link("graph", "", { handle: node.examples[0] });
 }
 
-function drawing({ nodes, edges, places: { sizes, at, path } }, self) {
-  const tallest = Math.max(...sizes, 1);
-  const height = tallest * (HIGH + GAP_Y) + 20;
-  const width = sizes.length * (WIDE + GAP_X) - GAP_X + 20;
-  const position = (id) => {
-    const { layer, place } = at.get(id);
-    const free = (tallest - sizes[layer]) * (HIGH + GAP_Y);
-    return [10 + layer * (WIDE + GAP_X), 10 + free / 2 + place * (HIGH + GAP_Y)];
-  };
+function drawing({ nodes, edges, places: { layers, bends, path } }, self) {
+  const isNode = new Set(nodes.map((node) => node.id));
+  const tall = (id) => (isNode.has(id) ? HIGH + GAP_Y : BEND);
+  const heights = layers.map((ids) => ids.reduce((sum, id) => sum + tall(id), 0));
+  const height = Math.max(...heights, HIGH + GAP_Y) + 20 - GAP_Y;
+  const width = layers.length * (WIDE + GAP_X) - GAP_X + 20;
+  const at = new Map(); // left edge and middle of each
+  layers.forEach((ids, layer) => {
+    let y = (height + GAP_Y - heights[layer]) / 2;
+    for (const id of ids) {
+      at.set(id, [10 + layer * (WIDE + GAP_X), y + (tall(id) - (isNode.has(id) ? GAP_Y : 0)) / 2]);
+      y += tall(id);
+    }
+  });
   const critical = new Set(path.map((id, index) => `${path[index - 1]}>${id}`));
-  const line = ([from, to]) => {
+  const line = ([from, to], index) => {
     if (!at.has(from) || !at.has(to)) return nothing;
-    const [x1, y1] = position(from);
-    const [x2, y2] = position(to);
-    const middle = (x1 + WIDE + x2) / 2;
-    return svg`<path class=${critical.has(`${from}>${to}`) ? "critical" : ""} d=${`M${x1 + WIDE},${y1 + HIGH / 2} C${middle},${y1 + HIGH / 2} ${middle},${y2 + HIGH / 2} ${x2},${y2 + HIGH / 2}`}></path>`;
+    let [x1, y1] = at.get(from);
+    let d = `M${x1 + WIDE},${y1}`;
+    for (const id of [...bends[index], to]) {
+      const [x2, y2] = at.get(id);
+      const middle = (x1 + WIDE + x2) / 2;
+      d += ` C${middle},${y1} ${middle},${y2} ${x2},${y2}${id === to ? "" : ` H${x2 + WIDE}`}`;
+      [x1, y1] = [x2, y2];
+    }
+    return svg`<path class=${critical.has(`${from}>${to}`) ? "critical" : ""} d=${d}></path>`;
   };
   const box = (node) => {
-    const [x, y] = position(node.id);
+    const [x, middle] = at.get(node.id);
+    const y = middle - HIGH / 2;
     const style = node.id === self ? "self" : isBad(node) ? "bad" : node.is_frontier || ["ready", "running"].includes(node.state) ? "front" : "";
     return svg`<a href=${target(node)}><g class="node ${style}"><title>${label(node)}: ${note(node)}</title>
       <rect x=${x} y=${y} width=${WIDE} height=${HIGH} rx="8"></rect>

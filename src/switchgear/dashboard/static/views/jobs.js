@@ -77,7 +77,7 @@ function filters(route, update) {
     const by = form.get("by");
     if (!word) return;
     if (by === "handle") go(link("job", encodeURIComponent(word)));
-    else refine({ [by]: by === "since" ? String(Date.now() / 1000 - Number(word) * 3600) : word });
+    else refine({ [by]: by === "since" ? String(format.now() - Number(word) * 3600) : word });
     event.target.reset();
   };
   return html`
@@ -145,7 +145,7 @@ const jobsView = (isDead) => ({
             { title: texts.columns.job, cell: (job) => jobLink(job.handle), isHead: true },
             { title: texts.columns.state, cell: (job) => html`${state(job.state, job.dead)}${job.state === "running" && job.denominator ? html` <span class="muted small">${Math.round((100 * job.numerator) / job.denominator)} %</span>` : nothing}`, style: "beside" },
             { title: texts.columns.function, cell: (job) => functionLink(job.function), style: "short" },
-            { title: texts.columns.detail, cell: (job) => detail(job), style: "grow2" },
+            { title: texts.columns.detail, cell: (job) => detail(job), style: isDead ? "grow2 two-lines" : "grow2" },
             { title: texts.columns.attempts, cell: (job) => html`${job.attempts}${job.attempts_limit ? html`<span class="muted">/${job.attempts_limit}</span>` : nothing}`, style: "number" },
             ...(isDead ? [{ title: texts.dead.losses, cell: (job) => job.losses || zero("0"), style: "number" }] : []),
             { title: texts.columns.priority, cell: (job) => (job.priority === "normal" ? html`<span class="zero">${texts.priorities.normal}</span>` : texts.priorities[job.priority] || job.priority), style: "none" },

@@ -141,7 +141,7 @@ function auditView(t) {
           columns: [
             { title: t.what, cell: (entry) => entry.verb, isHead: true },
             { title: t.who, cell: (entry) => html`${entry.identity} <span class="muted">${entry.address}</span>`, style: "row" },
-            { title: t.details, cell: (entry) => html`<span title=${entry.target}>${entry.target}</span>`, style: "grow2" },
+            { title: t.details, cell: (entry) => html`<span title=${entry.target}>${entry.target}</span>`, style: "grow2 two-lines" },
             { title: t.outcome, cell: (entry) => html`<span class=${entry.outcome === "done" ? "" : "bad"}>${entry.outcome}</span>` },
             { title: texts.columns.when, cell: (entry) => time(entry.at), style: "number" },
           ],

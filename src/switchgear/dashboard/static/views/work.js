@@ -75,7 +75,7 @@ function errorsView(t) {
           ${table({
             caption: texts.views.errors.name, at,
             columns: [
-              { title: texts.columns.error, cell: (group) => html`<a href=${to(group)} title=${format.plain(group.example_error)}>${group.error || t.unnamed}</a>`, style: "grow2", isHead: true },
+              { title: texts.columns.error, cell: (group) => html`<a href=${to(group)} title=${format.plain(group.example_error)}>${group.error || t.unnamed}</a>`, style: "grow2 two-lines", isHead: true },
               { title: texts.columns.function, cell: (group) => functionLink(group.function), style: "short" },
               { title: texts.columns.count, cell: (group) => html`<a href=${to(group)}>${format.short(group.count)}</a>`, style: "number" },
               { title: texts.states.dead, cell: (group) => (group.dead ? html`<span class="bad">${format.short(group.dead)}</span>` : zero("0")), style: "number" },
@@ -127,7 +127,7 @@ function schedulesView(t) {
           caption: texts.views.schedules.name, at,
           columns: [
             { title: t.name, cell: (row) => html`<span title=${row.key}>${row.key}</span>`, style: "grow", isHead: true },
-            { title: texts.columns.function, cell: (row) => functionLink(row.function), style: "grow" },
+            { title: texts.columns.function, cell: (row) => functionLink(row.function), style: "short" },
             { title: t.spec, cell: (row) => html`<span class="mono">${row.spec}</span> <span class="muted small">${row.timezone}</span>`, style: "row wrap" },
             { title: t.next, cell: (row) => (row.paused ? html`<span class="tag warn">${texts.functions.paused}</span>` : since(row.next_at)), style: "number" },
             { title: t.last, cell: (row) => (row.last_at ? html`${time(row.last_at)} ${row.last_job ? html`<a href=${link("job", encodeURIComponent(row.last_job))} title=${row.last_job}>${row.last_state ? state(row.last_state) : row.last_job}</a>` : nothing}` : zero(t.never)), style: "row" },
