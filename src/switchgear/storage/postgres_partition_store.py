@@ -33,7 +33,7 @@ NodeAddress = tuple[int, str, str, str]  # id, name, address, version
 
 # So many ids of functions are reserved at a time, and more of them when fewer than half are left.
 FUNCTION_IDS: Final = 10_000
-DUPLICATE: Final = "23505"
+NOT_UNIQUE: Final = "23505"  # the SQLSTATE of a second row with the same key
 # The node that has this partition deletes old history, for all.
 HISTORY_PARTITION: Final = 0
 
@@ -194,7 +194,7 @@ class PartitionStore(PostgresStore):
             try:
                 return await super()._put(batch)
             except PostgresRefusal as refusal:
-                if refusal.code != DUPLICATE or not await self._use_stored_function_ids(batch):
+                if refusal.code != NOT_UNIQUE or not await self._use_stored_function_ids(batch):
                     raise
 
     async def _use_stored_function_ids(self, batch: StagedRows) -> bool:
