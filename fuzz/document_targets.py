@@ -22,7 +22,8 @@ from switchgear.access.access_file import read_access_file, write_access_file
 from switchgear.app.payloads.codec import PayloadCodec
 from switchgear.app.payloads.envelope import MAGIC, Envelope, EnvelopeHeader
 from switchgear.errors import ConfigError, Refused
-from switchgear.net.owners.messages import Framing, FromOwner, ToOwner, encoded
+from switchgear.net.owners.link_handshake import Sealing
+from switchgear.net.owners.messages import decode_from_owner, decode_to_owner, encoded, messages_in
 from switchgear.protocols.gearman.cluster_admin import ON_CLUSTER_COMMAND, answer_of_cluster
 
 __all__ = ["DOCUMENTS", "access_seeds", "cluster_seeds", "envelope_seeds", "link_seeds"]
@@ -116,29 +117,24 @@ def access_seeds() -> list[bytes]:
 
 
 def run_link(data: bytes) -> Hashable:
-    """Messages of either direction, whole and in pieces; those that are read are written and read again as the same."""
+    """A record of either direction; the messages that are read are written and read again as the same, also in sealed
+    records that arrive in pieces."""
     kinds: list[Hashable] = []
-    for direction in (ToOwner, FromOwner):
-        whole, failure = link_messages(direction, [data])
-        split, other_failure = link_messages(direction, pieces(data))
-        must(repr(whole) == repr(split), "in pieces, other messages come out", whole, split)
-        must(failure == other_failure, "in pieces, another error comes out", failure, other_failure)
-        again, _ = link_messages(direction, [b"".join(encoded(message) for message in whole)])
-        must(repr(again) == repr(whole), "messages do not survive being written and read", whole, again)
-        kinds.append((tuple(type(message).__name__ for message in whole[:3]), failure[:20]))
+    for decode in (decode_to_owner, decode_from_owner):
+        found: list[Any] = []
+        failure = ""
+        try:
+            found.extend(messages_in(data, decode))
+        except ValueError as error:
+            failure = str(error)
+        again = list(messages_in(b"".join(encoded(message) for message in found), decode))
+        must(repr(again) == repr(found), "messages do not survive being written and read", found, again)
+        sealed = b"".join(Sealing(b"one", b"other").seal(found))
+        receiving = Sealing(b"other", b"one")
+        opened = [message for piece in pieces(sealed) for message in receiving.feed(piece, decode)]
+        must(repr(opened) == repr(found), "messages do not survive being sealed", found, opened)
+        kinds.append((tuple(type(message).__name__ for message in found[:3]), failure[:20]))
     return tuple(kinds)
-
-
-def link_messages(direction: Any, data: list[bytes]) -> tuple[list[Any], str]:
-    """What comes out of a link, and the error that ends it."""
-    framing = Framing(direction)
-    found: list[Any] = []
-    try:
-        for piece in data:
-            found += framing.feed(piece)
-    except ValueError as error:
-        return found, str(error)
-    return found, ""
 
 
 def link_seeds() -> list[bytes]:
@@ -147,6 +143,8 @@ def link_seeds() -> list[bytes]:
     values: dict[str, Any] = {
         "int": 7, "bytes": b"name", "str": "text", "bool": True, "bytes | None": None,
         "list[Any] | None": [1, b"x", None], "list[Any]": [1, b"x"], "list[bytes]": [b"a", b"b"],
+        "list[int]": [1, 2], "list[tuple[bytes, str, int]]": [(b"f", "host", 1)],
+        "Offered | None": made.Offered(2, [b"gpu"], [(b"memory", 5)], [(b"memory", 1)], [1]),
     }  # fmt: skip
     kinds = [kind for kind in vars(made).values() if isinstance(kind, type) and issubclass(kind, made.Message)]
     messages = [

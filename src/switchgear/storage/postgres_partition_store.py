@@ -205,9 +205,8 @@ class PartitionStore(PostgresStore):
         ids = {function_id: now[name] for name, function_id in before.items() if now[name] != function_id}
         for staged in (batch, self._staged) if ids else ():
             for function_id in ids.keys() & staged.functions.keys():
-                _, name, paused, *others = staged.functions.pop(function_id)
+                _, name, paused, high, normal, low, policy = staged.functions.pop(function_id)
                 if paused is not None:  # otherwise only its id was needed
-                    high, normal, low, policy = others
                     staged.functions[ids[function_id]] = (ids[function_id], name, paused, high, normal, low, policy)
             for rows in (staged.new, staged.changed):
                 for job_id, row in rows.items():
