@@ -23,7 +23,7 @@ from torture.peers.load import HANDLE_PREFIX, HOST, Ports
 
 UNFINISHED = ["waiting", "scheduled", "ready", "running"]
 ROOT = Path(__file__).parent.parent  # from where `python -m` finds the modules of this package
-START_SECONDS = 30.0
+START_SECONDS = 60.0  # on a machine with very much other work
 ASK_SECONDS = 20.0
 MOVING_SECONDS = 0.05
 WAIT_STEP_SECONDS = 0.1

@@ -19,6 +19,7 @@ from switchgear.model import (
     EdgePolicy,
     Function,
     Job,
+    JobState,
 )
 from switchgear.testing.invariants import check_engine
 from switchgear.testing.recording_peer import RecordingPeer

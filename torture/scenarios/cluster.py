@@ -31,7 +31,7 @@ LEASE_SECONDS = float(os.environ.get("TORTURE_LEASE_SECONDS", "1"))
 LIVES_PER_RUN = 30
 FAULTS_PER_LIFE = 10
 # A node that stands still for longer than this although PostgreSQL answers will not go on by itself.
-STUCK_SECONDS = 30.0
+STUCK_SECONDS = 30.0 * max(1.0, LEASE_SECONDS)
 # What the last owner had sent is read after so long.
 LAST_WORDS_SECONDS = 0.05
 # Many jobs that wait would leave submitters without anything to do, and the takeover could not be timed.
