@@ -22,6 +22,7 @@ from switchgear.model import (
 )
 from switchgear.testing.invariants import check_engine
 from switchgear.testing.recording_peer import RecordingPeer
+from tests.engine.harness import state_of
 
 ELSEWHERE = 7_000
 
@@ -73,11 +74,11 @@ def asked(engine: Engine) -> list[int]:
 
 def test_an_unknown_predecessor_is_asked_for_and_waited_for(engine: Engine) -> None:
     job = submit(engine, ELSEWHERE)
-    assert job.state is WAITING
+    assert state_of(job) is WAITING
     assert asked(engine) == [ELSEWHERE]
     check_engine(engine)
     engine.foreign_predecessors.is_done(ELSEWHERE)
-    assert job.state is READY
+    assert state_of(job) is READY
     check_engine(engine)
 
 
@@ -95,7 +96,7 @@ def test_each_policy_applies_to_an_unsuccessful_one(engine: Engine, policy: Edge
     job = submit(engine, ELSEWHERE, policy=policy)
     engine.foreign_predecessors.has_failed(failed(ELSEWHERE))
     engine.advance(engine.now_us + 1)
-    assert job.state is state
+    assert state_of(job) is state
     check_engine(engine, {job})
 
 
@@ -115,7 +116,7 @@ def test_a_retried_one_is_waited_for_again(engine: Engine) -> None:
     foreign.has_failed(failed(ELSEWHERE))
     foreign.is_unfinished(ELSEWHERE)
     late = submit(engine, ELSEWHERE, policy=EdgePolicy.SKIP)
-    assert late.state is WAITING
+    assert state_of(late) is WAITING
     foreign.is_done(ELSEWHERE)
     assert (job.state, late.state) == (READY, READY)
     check_engine(engine)
@@ -132,7 +133,7 @@ def test_the_end_of_a_borrowed_copy_is_not_the_end_of_the_job(engine: Engine) ->
     assert engine.take(worker) is copy
     engine.fail(worker, copy.id, 1, b"failed")
     engine.advance(engine.now_us + 1)
-    assert skipped.state is WAITING
+    assert state_of(skipped) is WAITING
 
 
 def test_a_predecessor_that_goes_to_another_engine_is_asked_for(engine: Engine) -> None:
@@ -142,10 +143,10 @@ def test_a_predecessor_that_goes_to_another_engine_is_asked_for(engine: Engine) 
     for _ in engine.let_go([engine.function_named(b"g")], LetGo()):
         pass
     assert asked(engine) == [first.id]
-    assert second.state is WAITING
+    assert state_of(second) is WAITING
     check_engine(engine)
     engine.foreign_predecessors.is_done(first.id)
-    assert second.state is READY
+    assert state_of(second) is READY
 
 
 def test_a_predecessor_that_comes_from_another_engine_is_one_of_this(engine: Engine) -> None:
@@ -159,8 +160,8 @@ def test_a_predecessor_that_comes_from_another_engine_is_one_of_this(engine: Eng
     engine.can_do(worker, engine.function_named(b"g"))
     assert engine.take(worker) is first
     engine.complete(worker, first.id, b"")
-    assert first.state is DONE
-    assert second.state is READY
+    assert state_of(first) is DONE
+    assert state_of(second) is READY
 
 
 def test_others_are_told_when_a_job_is_retried(engine: Engine) -> None:
