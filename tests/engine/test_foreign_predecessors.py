@@ -19,10 +19,10 @@ from switchgear.model import (
     EdgePolicy,
     Function,
     Job,
+    JobState,
 )
 from switchgear.testing.invariants import check_engine
 from switchgear.testing.recording_peer import RecordingPeer
-from tests.engine.harness import state_of
 
 ELSEWHERE = 7_000
 
@@ -72,13 +72,17 @@ def asked(engine: Engine) -> list[int]:
     return engine.placement.awaited
 
 
+def is_in(job: Job, state: JobState) -> bool:
+    return job.state is state
+
+
 def test_an_unknown_predecessor_is_asked_for_and_waited_for(engine: Engine) -> None:
     job = submit(engine, ELSEWHERE)
-    assert state_of(job) is WAITING
+    assert is_in(job, WAITING)
     assert asked(engine) == [ELSEWHERE]
     check_engine(engine)
     engine.foreign_predecessors.is_done(ELSEWHERE)
-    assert state_of(job) is READY
+    assert is_in(job, READY)
     check_engine(engine)
 
 
@@ -96,7 +100,7 @@ def test_each_policy_applies_to_an_unsuccessful_one(engine: Engine, policy: Edge
     job = submit(engine, ELSEWHERE, policy=policy)
     engine.foreign_predecessors.has_failed(failed(ELSEWHERE))
     engine.advance(engine.now_us + 1)
-    assert state_of(job) is state
+    assert job.state is state
     check_engine(engine, {job})
 
 
@@ -116,7 +120,7 @@ def test_a_retried_one_is_waited_for_again(engine: Engine) -> None:
     foreign.has_failed(failed(ELSEWHERE))
     foreign.is_unfinished(ELSEWHERE)
     late = submit(engine, ELSEWHERE, policy=EdgePolicy.SKIP)
-    assert state_of(late) is WAITING
+    assert late.state is WAITING
     foreign.is_done(ELSEWHERE)
     assert (job.state, late.state) == (READY, READY)
     check_engine(engine)
@@ -133,7 +137,7 @@ def test_the_end_of_a_borrowed_copy_is_not_the_end_of_the_job(engine: Engine) ->
     assert engine.take(worker) is copy
     engine.fail(worker, copy.id, 1, b"failed")
     engine.advance(engine.now_us + 1)
-    assert state_of(skipped) is WAITING
+    assert skipped.state is WAITING
 
 
 def test_a_predecessor_that_goes_to_another_engine_is_asked_for(engine: Engine) -> None:
@@ -143,10 +147,10 @@ def test_a_predecessor_that_goes_to_another_engine_is_asked_for(engine: Engine) 
     for _ in engine.let_go([engine.function_named(b"g")], LetGo()):
         pass
     assert asked(engine) == [first.id]
-    assert state_of(second) is WAITING
+    assert is_in(second, WAITING)
     check_engine(engine)
     engine.foreign_predecessors.is_done(first.id)
-    assert state_of(second) is READY
+    assert is_in(second, READY)
 
 
 def test_a_predecessor_that_comes_from_another_engine_is_one_of_this(engine: Engine) -> None:
@@ -160,8 +164,8 @@ def test_a_predecessor_that_comes_from_another_engine_is_one_of_this(engine: Eng
     engine.can_do(worker, engine.function_named(b"g"))
     assert engine.take(worker) is first
     engine.complete(worker, first.id, b"")
-    assert state_of(first) is DONE
-    assert state_of(second) is READY
+    assert first.state is DONE
+    assert second.state is READY
 
 
 def test_others_are_told_when_a_job_is_retried(engine: Engine) -> None:

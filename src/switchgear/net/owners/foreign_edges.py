@@ -153,6 +153,10 @@ class ForeignEdges:
                 again.append(job_id)
         self._look_at_again(again)
 
+    def functions_moved(self) -> None:
+        """Functions have other owners than before, although the links are the same."""
+        self._links = {}
+
     def received(self, link: RelayLink, message: AboutAwaited) -> None:
         """Handle a message of another node."""
         if isinstance(message, Awaited):

@@ -112,6 +112,7 @@ class Relay(Placement):
         self.ids_end = 0  # this node may use ids below it
         self.ready: set[int] = set()  # partitions that this node has, with all their jobs
         self.overrides: dict[bytes, int] = {}
+        self.absent: set[bytes] = set()  # functions of such partitions whose jobs it does not have, or not any more
         self.links: dict[int, RelayLink] = {}  # by partition, the link to its owner
         self.refused: dict[int, Refused] = {}  # by id of the submission
         self.joined: dict[int, int] = {}  # by id of the submission, the id of the job that it has joined
@@ -132,10 +133,13 @@ class Relay(Placement):
 
     def ready_mask(self) -> int:
         """The partitions that this node has, as the bits of a number."""
-        return sum(1 << partition for partition in self.ready)
+        ready = self.ready
+        if self.absent:
+            ready = ready - {self.partition_of(name) for name in self.absent}
+        return sum(1 << partition for partition in ready)
 
     def is_ours(self, name: bytes) -> bool:
-        return partition_of(name, self.overrides) in self.ready
+        return partition_of(name, self.overrides) in self.ready and name not in self.absent
 
     def submit(
         self,
