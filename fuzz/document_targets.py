@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 import tempfile
 import zlib
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
+from zlib import crc32
 
 from fuzz.grammar import LINES, MSGPACK_MAP, NUL_FIELDS, WORDS, Part, Separated, SizedRecords
 from fuzz.stream_codecs import pieces
@@ -22,7 +23,15 @@ from switchgear.access.access_file import read_access_file, write_access_file
 from switchgear.app.payloads.codec import PayloadCodec
 from switchgear.app.payloads.envelope import MAGIC, Envelope, EnvelopeHeader
 from switchgear.errors import ConfigError, Refused
-from switchgear.net.owners.messages import Framing, FromOwner, ToOwner, encoded
+from switchgear.net.owners.link_handshake import (
+    LONGEST_FRAME,
+    Accepting,
+    HandshakeError,
+    Opening,
+    Sealing,
+    first_frame,
+)
+from switchgear.net.owners.messages import decode_from_owner, decode_to_owner, encoded, messages_in
 from switchgear.protocols.gearman.cluster_admin import ON_CLUSTER_COMMAND, answer_of_cluster
 
 __all__ = ["DOCUMENTS", "access_seeds", "cluster_seeds", "envelope_seeds", "link_seeds"]
@@ -114,31 +123,63 @@ def access_seeds() -> list[bytes]:
 
 # --- links of nodes ---
 
+OWNER_ID: Final = 7
+SECRET: Final = b"the secret of the cluster"
+
 
 def run_link(data: bytes) -> Hashable:
-    """Messages of either direction, whole and in pieces; those that are read are written and read again as the same."""
-    kinds: list[Hashable] = []
-    for direction in (ToOwner, FromOwner):
-        whole, failure = link_messages(direction, [data])
-        split, other_failure = link_messages(direction, pieces(data))
-        must(repr(whole) == repr(split), "in pieces, other messages come out", whole, split)
-        must(failure == other_failure, "in pieces, another error comes out", failure, other_failure)
-        again, _ = link_messages(direction, [b"".join(encoded(message) for message in whole)])
-        must(repr(again) == repr(whole), "messages do not survive being written and read", whole, again)
-        kinds.append((tuple(type(message).__name__ for message in whole[:3]), failure[:20]))
+    """As bytes of a stranger they open no link; as records of a node they are messages of either direction, or refused
+    with ValueError, and what is read is written, sealed and read again as the same."""
+    refusal = refused_handshake([data])
+    must(refusal == refused_handshake(pieces(data)), "in pieces, another error comes out", refusal)
+    kinds: list[Hashable] = [refusal[:20]]
+    for decode in (decode_to_owner, decode_from_owner):
+        messages, failure = found_in(messages_in(data, decode))
+        written = b"".join(encoded(message) for message in messages)
+        again, _ = found_in(messages_in(written, decode))
+        must(repr(again) == repr(messages), "messages do not survive being written and read", messages, again)
+        if messages:
+            check_sealed(messages, decode, crc32(data))
+        kinds.append((tuple(type(message).__name__ for message in messages[:3]), failure[:20]))
     return tuple(kinds)
 
 
-def link_messages(direction: Any, data: list[bytes]) -> tuple[list[Any], str]:
-    """What comes out of a link, and the error that ends it."""
-    framing = Framing(direction)
-    found: list[Any] = []
+def refused_handshake(data: Iterable[bytes]) -> str:
+    """What a stranger is refused for; empty if more is waited for."""
+    accepting = Accepting(SECRET, OWNER_ID)
+    held = bytearray()
     try:
         for piece in data:
-            found += framing.feed(piece)
+            held += piece
+            while (frame := first_frame(held)) is not None:
+                accepting.receive(frame, b"")
+                must(accepting.sealing is None, "a stranger has opened a link")
+            must(len(held) <= LONGEST_FRAME + 4 + len(piece), "more is held than a handshake may have", len(held))
+    except HandshakeError as error:
+        return str(error)
+    return ""
+
+
+def found_in(messages: Iterator[Any]) -> tuple[list[Any], str]:
+    """All messages, and the error that ended them."""
+    found: list[Any] = []
+    try:
+        found.extend(messages)
     except ValueError as error:
         return found, str(error)
     return found, ""
+
+
+def check_sealed(messages: list[Any], decode: Any, number: int) -> None:
+    """Sealed records are read in pieces; if a byte was changed, nothing is read from there on."""
+    sealed = b"".join(Sealing(b"key", b"").seal(messages))
+    receiving = Sealing(b"", b"key")
+    found = [message for piece in pieces(sealed) for message in receiving.feed(piece, decode)]
+    must(repr(found) == repr(messages), "sealed messages are read as others", messages, found)
+    changed = bytearray(sealed)
+    changed[number % len(sealed)] ^= 1 << (number >> 8 & 7)
+    read, _ = found_in(Sealing(b"", b"key").feed(bytes(changed), decode))
+    must(not read, "messages of a record that was changed on the way", read)
 
 
 def link_seeds() -> list[bytes]:
@@ -150,11 +191,14 @@ def link_seeds() -> list[bytes]:
     }  # fmt: skip
     kinds = [kind for kind in vars(made).values() if isinstance(kind, type) and issubclass(kind, made.Message)]
     messages = [
-        encoded(kind(*(values[str(annotation)] for annotation in kind.__annotations__.values())))
+        encoded(kind(*(values.get(str(annotation), [[1, b"x"]]) for annotation in kind.__annotations__.values())))
         for kind in kinds
         if kind is not made.Message
     ]
-    return [*messages, b"".join(messages), b"\0\0\0\1\xc1", b"\x7f\xff\xff\xff"]
+    hello = Opening(SECRET, 8, "node", OWNER_ID).begin()
+    other = Opening(SECRET, 8, "node", OWNER_ID + 1).begin()
+    ends = (b"\0\0\0\1\xc1", b"\x7f\xff\xff\xff", b"\0\0\0\x23\x91\xc4\x20" + bytes(32))
+    return [*messages, hello, other, hello + ends[-1], *ends]
 
 
 # --- text commands at one of several nodes ---
@@ -283,7 +327,7 @@ DOCUMENTS: Final = (
     Target(
         "owners-link",
         run_link,
-        ("net.owners.messages",),
+        ("net.owners.messages", "net.owners.link_handshake"),
         (LINK_MESSAGES, MSGPACK_MAP),
         (
             b"\xc0",
