@@ -227,8 +227,8 @@ class History:
         job = self._by_number[number]
         self._note(job, f"the cancel of {by} is answered: unknown job")
         limited = any(self._limit(token) for token in job.tokens)
-        # A node that stood still for longer than its lease refuses submissions until it knows whether it still owns the
-        # jobs, but answers from its memory: jobs that its successor has accepted are unknown to it.
+        # A node that stood still for longer than its lease refuses what changes something until it knows whether it
+        # still owns the jobs, but answers from its memory: jobs that its successor has accepted are unknown to it.
         if job.kept_at and job.ends_sent == 1 and not limited and not self.is_lease_in_doubt:
             self._blame("lost", job, "was acknowledged, nobody else ended it, and the server does not know it")
 

@@ -192,6 +192,7 @@ class ClusterMember:
                 "version": row.version,
                 "silent_seconds": round(max(0.0, now_s - seen_s), 1),
                 "partitions": PARTITIONS if self._role(row, now_s - seen_s) == "owner" else 0,
+                "placed": [],
             }
             for row, seen_s in self._nodes.values()
         ]

@@ -140,6 +140,17 @@ await page.waitForTimeout(2000);
 check(await page.isVisible("main :text('There is no schedule')"), "an answer for another view came late, and was shown");
 await page.unroute(/v1\/workers/);
 
+// --- one of several servers that share the functions does not answer ---
+
+await page.route(/v1\/schedules/, async (route) => {
+  const response = await route.fetch();
+  await route.fulfill({ response, headers: { ...response.headers(), "switchgear-unreachable": "bob%20%C3%A9, eve", "switchgear-partitions-without-owner": "21" } });
+});
+await show(page, base, "schedules");
+await page.waitForSelector("main [role=status]:has-text('No answer from: bob é, eve. 21 of 64 partitions have no owner.')");
+await page.unroute(/v1\/schedules/);
+await page.waitForSelector("main [role=status]", { state: "detached" });
+
 // --- the server restarts ---
 
 await show(page, base, "functions");

@@ -14,6 +14,9 @@ export class Problem extends Error {
 
 const base = new URL(".", document.baseURI);
 
+// What the answers since the last loading of a view lack, because servers that share the functions did not answer.
+export const lacking = { nodes: "", partitions: 0 };
+
 export function address(path, parameters) {
   const url = new URL(path, base);
   for (const [name, value] of Object.entries(parameters || {})) {
@@ -37,6 +40,8 @@ async function ask(method, path, { parameters, body, signal, headers } = {}) {
     throw new Problem(0, { detail: texts.problems.unreachable, code: "unreachable" });
   }
   serverTime(Date.parse(answer.headers.get("Date")) / 1000);
+  lacking.nodes ||= decodeURIComponent(answer.headers.get("Switchgear-Unreachable") || "");
+  lacking.partitions ||= Number(answer.headers.get("Switchgear-Partitions-Without-Owner"));
   if (answer.ok) return answer;
   let document = {};
   try {

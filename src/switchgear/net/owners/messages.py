@@ -246,6 +246,7 @@ class End(Message, tag=24):
     error: bytes | None
     result: bytes
     warnings: bytes
+    cause: int = 0
 
 
 class Assign(Message, tag=25):

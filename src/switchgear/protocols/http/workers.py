@@ -264,10 +264,6 @@ class WorkerWait(HttpWait):
         self.job = None
         self.is_of_new_job = False
         self.peer = peer
-        self.given_ids: list[int] = []  # the jobs in the answer
-
-    def give_back(self) -> None:
-        self.peer.workers.take_back(self.peer, self.given_ids)
 
     def give(self, session: HttpSession, job: Job) -> None:
         """Respond to the waiting request with a job."""
