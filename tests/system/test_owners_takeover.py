@@ -1,4 +1,4 @@
-"""What stays exact while functions change their owners.  SWITCHGEAR_TAKEOVERS and SWITCHGEAR_UNIQUE_KEYS say how often
+"""What stays exact while functions change their owners.  TEST_TAKEOVERS and TEST_UNIQUE_KEYS say how often
 and how many."""
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ pytestmark = [pytest.mark.system, pytest.mark.xdist_group("postgresql"), pytest.
 
 NAMES = ("ada", "bob")
 # Far less than the time for which a submission waits for an owner, however busy the machine is.
-TAKEOVERS = int(os.environ.get("SWITCHGEAR_TAKEOVERS", "2"))
-KEYS = int(os.environ.get("SWITCHGEAR_UNIQUE_KEYS", "1000"))
+TAKEOVERS = int(os.environ.get("TEST_TAKEOVERS", "2"))
+KEYS = int(os.environ.get("TEST_UNIQUE_KEYS", "1000"))
 SOON_SECONDS = LEASE_SECONDS + 15.0
 
 
@@ -37,7 +37,6 @@ def nodes(postgres: Cluster, tmp_path: Path) -> Iterator[list[OwnerNode]]:
         for node in made:
             stack.callback(node.end)
             node.start()
-        for node in made:
             node.wait_until_it_answers()
         settled(made)
         yield made

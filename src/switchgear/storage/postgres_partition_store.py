@@ -34,6 +34,7 @@ NodeAddress = tuple[int, str, str, str]  # id, name, address, version
 # So many ids of functions are reserved at a time, and more of them when fewer than half are left.
 FUNCTION_IDS: Final = 10_000
 NOT_UNIQUE: Final = "23505"  # the SQLSTATE of a second row with the same key
+JOIN_ATTEMPTS: Final = 5
 # The node that has this partition deletes old history, for all.
 HISTORY_PARTITION: Final = 0
 
@@ -64,15 +65,24 @@ class PartitionStore(PostgresStore):
         """Create the tables if there are none, and enter this node."""
         await self.prepare()
         self.partitions.address = address
+        connection = self._writer.connection
+        attempts = JOIN_ATTEMPTS
         while True:
-            await self._end_single_ownership()
             try:
+                if not connection.is_open:
+                    await connection.open()
+                await self._end_single_ownership()
                 await self.partitions.join()
                 break
             except LeaseIsHeld:
                 # By another node, for the moment of its migration; a server that owns all jobs is found in the next
                 # round.
                 continue
+            except StorageError:
+                # Another node that is started at the same time may have ended the session, which kept it waiting.
+                attempts -= 1
+                if connection.is_open or not attempts:
+                    raise
         self._keep_lease()
         await self._learn_functions()
         await self._reserve_function_ids()
