@@ -78,7 +78,7 @@ def test_a_name_that_no_worker_knows_is_told_with_the_nearest_one(switchgear: Se
 
 def test_a_task_without_its_module_is_told_with_it(switchgear: Server) -> None:
     with (
-        working(url_of(switchgear), {"module.of.tasks.shout": bytes.upper}),
+        working(url_of(switchgear), {"module.of.tasks.shout": reverse}),
         running(switchgear, "submit", "shout", "a") as it,
     ):
         it.until("no worker that can do shout is connected; did you mean module.of.tasks.shout?")
