@@ -313,7 +313,7 @@ SESSIONS: Final = (
     session(
         "gearmonkey-access",
         ("gearmonkey/access",) * 4,
-        ("protocols.gearmonkey.command_access", "protocols.gearmonkey.connecting"),
+        ("protocols.gearmonkey.command_access", "protocols.gearmonkey.general_commands"),
         (RESP_COMMANDS, RESP_WORDS),
         (*RESP_SESSION_WORDS, *TOKEN_WORDS, b"AUTH", b"default", b"admin", b"SETNAME"),
     ),

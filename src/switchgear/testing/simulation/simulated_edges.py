@@ -64,7 +64,7 @@ class SimulatedLinks:
             return
 
 
-class Entry:
+class EdgeEntry:
     """A predecessor that this node does not have."""
 
     def __init__(self) -> None:
@@ -81,7 +81,7 @@ class SimulatedEdges(Placement):
         self._world = node.world
         self._links = node.world.links
         self._foreign = node.engine.foreign_predecessors
-        self.entries: dict[int, Entry] = {}
+        self.entries: dict[int, EdgeEntry] = {}
         self.awaited: dict[int, dict[int, int]] = {}  # by job, the nodes that wait for it, and the numbers of the links
         self._retried: set[int] = set()
 
@@ -91,7 +91,7 @@ class SimulatedEdges(Placement):
         return self._node.owns(name)
 
     def await_job(self, job_id: int) -> None:
-        self.entries.setdefault(job_id, Entry())
+        self.entries.setdefault(job_id, EdgeEntry())
 
     def job_retried(self, job: Job) -> None:
         self._retried.add(job.id)
