@@ -228,7 +228,12 @@ MESSAGE_CODECS: Final = (
     Target(
         "dwork-codec",
         run_dwork,
-        ("protocols.dwork.codec", "protocols.dwork.messages", "protocols.dwork.request_rules"),
+        (
+            "protocols.dwork.codec",
+            "protocols.dwork.protobuf",
+            "protocols.dwork.messages",
+            "protocols.dwork.request_rules",
+        ),
         (PROTOBUF, PROTOBUF, PROTOBUF),
         DWORK_WORDS,
         1000,

@@ -266,7 +266,8 @@ DWORK_MODULES: Final = modules(
 )
 HTTP_MODULES: Final = modules(
     "http",
-    "session identity routing routes guard bulk submitting batch_requests job_requests work_requests workers waiting"
+    "session identity routing routes.jobs routes.workers routes.operators routes.submission guard"
+    " bulk submitting batch_requests job_requests work_requests workers waiting"
     " operator_requests server_requests wait_requests watch_requests job_events dashboard_pages schemas"
     " problems codec messages",
 )
