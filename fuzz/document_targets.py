@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 import tempfile
 import zlib
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
+from zlib import crc32
 
 from fuzz.grammar import LINES, MSGPACK_MAP, NUL_FIELDS, WORDS, Part, Separated, SizedRecords
 from fuzz.stream_codecs import pieces
@@ -22,7 +23,14 @@ from switchgear.access.access_file import read_access_file, write_access_file
 from switchgear.app.payloads.codec import PayloadCodec
 from switchgear.app.payloads.envelope import MAGIC, Envelope, EnvelopeHeader
 from switchgear.errors import ConfigError, Refused
-from switchgear.net.owners.link_handshake import Sealing
+from switchgear.net.owners.link_handshake import (
+    LONGEST_FRAME,
+    Accepting,
+    HandshakeError,
+    Opening,
+    Sealing,
+    first_frame,
+)
 from switchgear.net.owners.messages import decode_from_owner, decode_to_owner, encoded, messages_in
 from switchgear.protocols.gearman.cluster_admin import ON_CLUSTER_COMMAND, answer_of_cluster
 
@@ -115,26 +123,63 @@ def access_seeds() -> list[bytes]:
 
 # --- links of nodes ---
 
+OWNER_ID: Final = 7
+SECRET: Final = b"the secret of the cluster"
+
 
 def run_link(data: bytes) -> Hashable:
-    """A record of either direction; the messages that are read are written and read again as the same, also in sealed
-    records that arrive in pieces."""
-    kinds: list[Hashable] = []
+    """As bytes of a stranger they open no link; as records of a node they are messages of either direction, or refused
+    with ValueError, and what is read is written, sealed and read again as the same."""
+    refusal = refused_handshake([data])
+    must(refusal == refused_handshake(pieces(data)), "in pieces, another error comes out", refusal)
+    kinds: list[Hashable] = [refusal[:20]]
     for decode in (decode_to_owner, decode_from_owner):
-        found: list[Any] = []
-        failure = ""
-        try:
-            found.extend(messages_in(data, decode))
-        except ValueError as error:
-            failure = str(error)
-        again = list(messages_in(b"".join(encoded(message) for message in found), decode))
-        must(repr(again) == repr(found), "messages do not survive being written and read", found, again)
-        sealed = b"".join(Sealing(b"one", b"other").seal(found))
-        receiving = Sealing(b"other", b"one")
-        opened = [message for piece in pieces(sealed) for message in receiving.feed(piece, decode)]
-        must(repr(opened) == repr(found), "messages do not survive being sealed", found, opened)
-        kinds.append((tuple(type(message).__name__ for message in found[:3]), failure[:20]))
+        messages, failure = found_in(messages_in(data, decode))
+        written = b"".join(encoded(message) for message in messages)
+        again, _ = found_in(messages_in(written, decode))
+        must(repr(again) == repr(messages), "messages do not survive being written and read", messages, again)
+        if messages:
+            check_sealed(messages, decode, crc32(data))
+        kinds.append((tuple(type(message).__name__ for message in messages[:3]), failure[:20]))
     return tuple(kinds)
+
+
+def refused_handshake(data: Iterable[bytes]) -> str:
+    """What a stranger is refused for; empty if more is waited for."""
+    accepting = Accepting(SECRET, OWNER_ID)
+    held = bytearray()
+    try:
+        for piece in data:
+            held += piece
+            while (frame := first_frame(held)) is not None:
+                accepting.receive(frame, b"")
+                must(accepting.sealing is None, "a stranger has opened a link")
+            must(len(held) <= LONGEST_FRAME + 4 + len(piece), "more is held than a handshake may have", len(held))
+    except HandshakeError as error:
+        return str(error)
+    return ""
+
+
+def found_in(messages: Iterator[Any]) -> tuple[list[Any], str]:
+    """All messages, and the error that ended them."""
+    found: list[Any] = []
+    try:
+        found.extend(messages)
+    except ValueError as error:
+        return found, str(error)
+    return found, ""
+
+
+def check_sealed(messages: list[Any], decode: Any, number: int) -> None:
+    """Sealed records are read in pieces; if a byte was changed, nothing is read from there on."""
+    sealed = b"".join(Sealing(b"key", b"").seal(messages))
+    receiving = Sealing(b"", b"key")
+    found = [message for piece in pieces(sealed) for message in receiving.feed(piece, decode)]
+    must(repr(found) == repr(messages), "sealed messages are read as others", messages, found)
+    changed = bytearray(sealed)
+    changed[number % len(sealed)] ^= 1 << (number >> 8 & 7)
+    read, _ = found_in(Sealing(b"", b"key").feed(bytes(changed), decode))
+    must(not read, "messages of a record that was changed on the way", read)
 
 
 def link_seeds() -> list[bytes]:
@@ -143,16 +188,17 @@ def link_seeds() -> list[bytes]:
     values: dict[str, Any] = {
         "int": 7, "bytes": b"name", "str": "text", "bool": True, "bytes | None": None,
         "list[Any] | None": [1, b"x", None], "list[Any]": [1, b"x"], "list[bytes]": [b"a", b"b"],
-        "list[int]": [1, 2], "list[tuple[bytes, str, int]]": [(b"f", "host", 1)],
-        "Offered | None": made.Offered(2, [b"gpu"], [(b"memory", 5)], [(b"memory", 1)], [1]),
     }  # fmt: skip
     kinds = [kind for kind in vars(made).values() if isinstance(kind, type) and issubclass(kind, made.Message)]
     messages = [
-        encoded(kind(*(values[str(annotation)] for annotation in kind.__annotations__.values())))
+        encoded(kind(*(values.get(str(annotation), [[1, b"x"]]) for annotation in kind.__annotations__.values())))
         for kind in kinds
         if kind is not made.Message
     ]
-    return [*messages, b"".join(messages), b"\0\0\0\1\xc1", b"\x7f\xff\xff\xff"]
+    hello = Opening(SECRET, 8, "node", OWNER_ID).begin()
+    other = Opening(SECRET, 8, "node", OWNER_ID + 1).begin()
+    ends = (b"\0\0\0\1\xc1", b"\x7f\xff\xff\xff", b"\0\0\0\x23\x91\xc4\x20" + bytes(32))
+    return [*messages, hello, other, hello + ends[-1], *ends]
 
 
 # --- text commands at one of several nodes ---
@@ -281,7 +327,7 @@ DOCUMENTS: Final = (
     Target(
         "owners-link",
         run_link,
-        ("net.owners.messages",),
+        ("net.owners.messages", "net.owners.link_handshake"),
         (LINK_MESSAGES, MSGPACK_MAP),
         (
             b"\xc0",

@@ -178,7 +178,7 @@ BREAKS: dict[str, tuple[Any, str, Break]] = {
     "schedule-rows": (fuzz.row_targets, "schedule_from_row", raises(AttributeError("None"))),
     "payload-envelope": (DOCUMENTS, "COMPRESSING", lambda codec: Module(codec, unwrap=raises(KeyError("k"))(None))),
     "access-file": (DOCUMENTS, "read_access_file", raises(AttributeError("roles"))),
-    "owners-link": (DOCUMENTS, "Framing", deaf),
+    "owners-link": (DOCUMENTS, "messages_in", raises(KeyError("tag"))),
     "cluster-commands": (DOCUMENTS, "answer_of_cluster", raises(KeyError("node"))),
     "gearman-client": (CLIENTS, "status_of", raises(KeyError(1))),
     "gearman-worker": (

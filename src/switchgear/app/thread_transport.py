@@ -37,7 +37,7 @@ from switchgear.client.cluster_nodes import NODE_SEPARATOR
 from switchgear.client.gearman.error_codes import JOB_NOT_FOUND
 from switchgear.client.gearman.graph_request import BeginGraphRequest, GraphEncoder, GraphIds, GraphRequest
 from switchgear.client.gearman.job_subscriber import JobSubscriber
-from switchgear.client.gearman.requests import (
+from switchgear.client.gearman.pending_requests import (
     UNKNOWN,
     ControlRequest,
     PendingSubmission,

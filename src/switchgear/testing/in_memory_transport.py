@@ -14,7 +14,12 @@ from switchgear.app.transport import AppTransport
 from switchgear.client.gearman.client_protocol import ClientProtocol
 from switchgear.client.gearman.graph_request import BeginGraphRequest, GraphEncoder, GraphIds, GraphRequest
 from switchgear.client.gearman.job_subscriber import JobEnd, JobSubscriber, Progress
-from switchgear.client.gearman.requests import ControlRequest, PendingSubmission, RoutedRequest, SubscribeRequest
+from switchgear.client.gearman.pending_requests import (
+    ControlRequest,
+    PendingSubmission,
+    RoutedRequest,
+    SubscribeRequest,
+)
 from switchgear.errors import ClientError, ServerUnreachable
 from switchgear.testing.in_memory_hub import InMemoryHub
 

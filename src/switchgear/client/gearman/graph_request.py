@@ -15,7 +15,7 @@ import msgspec
 
 from switchgear.client.gearman.error_codes import ARGUMENT_TOO_LARGE, error_of
 from switchgear.client.gearman.packets import name_bytes, name_text
-from switchgear.client.gearman.requests import Completable, RoutedSingleRequest
+from switchgear.client.gearman.pending_requests import Completable, RoutedSingleRequest
 from switchgear.client.gearman.submit_request import SubmitRequest
 from switchgear.errors import ClientError, ServerUnreachable
 from switchgear.job_options import JOB_OPTION_NAMED
