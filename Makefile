@@ -27,7 +27,7 @@ QUICK_TESTS := tests/test_layers.py tests/test_modules_page.py tests/test_public
 	tests/protocols/gearman/test_admin.py tests/net/test_operations.py tests/net/test_job_operations.py
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check lint types unit torture example simulate fuzz bench bench-docs bench-peers format diagram settings verbs modules reference quick screenshots soak-dashboard interop clean peers compiled pure postgresql
+.PHONY: help run test check lint types unit torture example simulate fuzz bench bench-docs bench-peers format diagram settings verbs modules reference quick screenshots soak-dashboard interop clean peers compiled pure postgresql free-threaded
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -65,6 +65,11 @@ torture: $(STAMPS)/compiled ## kill servers under load, fail their disks, set th
 	$(ON_COMPILED) $(BIN)/python -m torture --minutes $(TORTURE_MINUTES) $(if $(LANES),--lanes $(LANES)) $(if $(SCENARIO),--scenario $(SCENARIO)) \
 		$(if $(filter command line environment,$(origin SEED)),--seed $(SEED))
 
+free-threaded: $(STAMPS)/developing ## the tests of the Python library with python3.14t, without the interpreter lock, which is built if it is missing
+	scripts/install-free-threaded
+	PYTHONPATH="$(CURDIR)/src" build/free-threaded/bin/python -m pytest -n 2 -p no:cacheprovider tests/app tests/compat \
+		--deselect tests/app/test_payloads.py --ignore tests/app/typing
+
 postgresql: $(STAMPS)/developing ## the tests of the store in PostgreSQL and of clusters with PostgreSQL 16 and 18, from PyPI
 	scripts/test-postgresql-versions $(BIN)
 
@@ -77,8 +82,8 @@ simulate: $(STAMPS)/developing ## replay the engine simulation with SEED
 fuzz: $(STAMPS)/fuzzing ## give each fuzz target, or TARGET, new inputs for SECONDS; see fuzz/README.md
 	PYTHONPATH="$(CURDIR)/src" $(BIN)/python -m fuzz $(TARGET) --seconds $(SECONDS) --seed $(SEED)
 
-bench: bench-peers $(STAMPS)/compiled ## measure this server beside others in one run of ten minutes; readings go to bench/results
-	$(ON_COMPILED) $(BIN)/python -m bench
+bench: bench-peers $(STAMPS)/compiled ## measure this server beside others in one run of ten minutes, or ONLY some groups of it; readings go to bench/results
+	$(ON_COMPILED) $(BIN)/python -m bench $(if $(ONLY),--only $(ONLY))
 
 bench-docs: bench-peers $(STAMPS)/compiled ## the same, and write tables and charts into docs/benchmarks.md
 	$(ON_COMPILED) $(BIN)/python -m bench --write-docs
@@ -88,6 +93,8 @@ bench-peers: $(STAMPS)/developing
 	@command -v gearmand >/dev/null || test -x /usr/sbin/gearmand || scripts/install-packages gearman-job-server
 	@command -v beanstalkd >/dev/null || scripts/install-packages beanstalkd
 	@command -v redis-server >/dev/null || scripts/install-packages redis-server
+	@command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || \
+		scripts/install-packages postgresql
 	@scripts/install-bench-peers
 
 format: $(STAMPS)/developing ## let ruff rewrite the sources

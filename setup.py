@@ -56,9 +56,9 @@ EXCEPT = (
     "protocols/gearman/job_options",
     "protocols/http/openapi",
     "protocols/http/problems",
-    "protocols/http/routes",
     "protocols/http/schemas",
 )
+EXCEPT_PACKAGES = ("protocols/http/routes",)
 
 # Nor the declarations of protocols: settings and clients read them, and need not load the compiled library for that.
 DECLARATIONS = ("plugin.py", "bridge_plugin.py")
@@ -74,6 +74,8 @@ def sources() -> list[str]:
     for package_name in PACKAGES:
         files += sorted((package / package_name).rglob("*.py"))
     unwanted = {package / f"{name}.py" for name in EXCEPT} | {file for file in files if file.name in DECLARATIONS}
+    for package_name in EXCEPT_PACKAGES:
+        unwanted.update((package / package_name).rglob("*.py"))
     return [str(file.relative_to(ROOT)) for file in files if file.stat().st_size and file not in unwanted]
 
 

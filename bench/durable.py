@@ -32,9 +32,16 @@ WORKLOADS = (
     ("background x1", Load("background", 20_000), 400),
     ("background x32", Load("background", 40_000, 32), 400),
     ("drain x1", Load("drain", 20_000), 400),
+    ("whole jobs x1", Load("pass", 20_000), 400),
+    ("whole jobs x32", Load("pass", 40_000, 32), 400),
     ("one client, background x1", Load("background", 400, clients=1), 200),
 )
 QUICK_PART = 4
+PUSHED = (servers.SWITCHGEAR_SQLITE_CREDITS, servers.SWITCHGEAR_POSTGRESQL_CREDITS)
+PUSHED_WORKLOADS = (
+    ("whole jobs x1, pushed", Load("pass", 20_000)),
+    ("whole jobs x32, pushed", Load("pass", 40_000, 32)),
+)
 ROUNDS = 3
 
 
@@ -42,11 +49,15 @@ def cells(quick: bool) -> list[Cell]:
     build("gearblast")
     build("beanblast")
     servers.require(*PEERS)
-    return [
+    found = [
         cell("durable", name, peer, sized(load, peer, slow_jobs, quick), ROUNDS, "jobs_per_second")
         for name, load, slow_jobs in WORKLOADS
         for peer in PEERS
     ]
+    for name, load in PUSHED_WORKLOADS:
+        for peer in PUSHED:
+            found.append(cell("durable", name, peer, sized(load, peer, 0, quick), ROUNDS, "jobs_per_second"))
+    return found
 
 
 def sized(load: Load, peer: Peer, slow_jobs: int, quick: bool) -> Load:

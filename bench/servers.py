@@ -88,6 +88,10 @@ SWITCHGEAR = Peer("switchgear", "switchgear", "--store memory:")
 SWITCHGEAR_CREDITS = Peer("switchgear-credits", "switchgear", "--store memory:", credits=8)
 SWITCHGEAR_SQLITE = Peer("switchgear-sqlite", "switchgear", "--store sqlite:FOLDER/jobs.db --sync full")
 SWITCHGEAR_POSTGRESQL = Peer("switchgear-postgresql", "switchgear", "--store DATABASE")
+SWITCHGEAR_SQLITE_CREDITS = Peer(
+    "switchgear-sqlite-credits", "switchgear", "--store sqlite:FOLDER/jobs.db --sync full", credits=8
+)
+SWITCHGEAR_POSTGRESQL_CREDITS = Peer("switchgear-postgresql-credits", "switchgear", "--store DATABASE", credits=8)
 SWITCHGEAR_SQLITE_NORMAL = Peer("switchgear-sqlite-normal", "switchgear", "--store sqlite:FOLDER/jobs.db --sync normal")
 GEARMAND = Peer("gearmand", "gearmand", "-t 4")  # as it is shipped: four I/O threads, 991 buckets
 GEARMAND_THREADS_0 = Peer("gearmand-threads-0", "gearmand", "-t 0")

@@ -18,6 +18,11 @@ Row = dict[str, Any]
 BEST = "gearmand-best"
 SHIPPED = "gearmand"
 SHAPES = ("background x1", "drain x1", "foreground x1", "background x32", "drain x32", "foreground x32")
+DURABLE_SHAPES = (
+    *("background x1", "background x32", "drain x1", "whole jobs x1", "whole jobs x32"),
+    "one client, background x1",
+)
+PUSHED_SHAPES = ("whole jobs x1, pushed", "whole jobs x32, pushed")
 LIBRARIES = ("celery", "rq", "dramatiq", "huey")
 KEEPS_LESS = "-no-results"  # in a peer's name: it promises less than ours, and is not what ours is compared with
 
@@ -103,6 +108,30 @@ TARGETS = (
         30,
         "gearmand-sqlite",
         at_least=True,
+    ),
+    *(
+        Target(
+            f"durable {shape}: jobs a second in PostgreSQL, to SQLite",
+            "durable",
+            shape,
+            "jobs_per_second",
+            f"switchgear-postgresql{kind}",
+            0.8,
+            f"switchgear-sqlite{kind}",
+            at_least=True,
+        )
+        for shapes, kind in ((DURABLE_SHAPES, ""), (PUSHED_SHAPES, "-credits"))
+        for shape in shapes
+    ),
+    Target(
+        "durable whole jobs in PostgreSQL, 64 clients and 64 workers: jobs a second",
+        "durable",
+        "whole jobs x1",
+        "jobs_per_second",
+        "switchgear-postgresql",
+        10_000,
+        at_least=True,
+        unit="/s",
     ),
     *(
         Target(

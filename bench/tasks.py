@@ -1,15 +1,18 @@
-"""A Python task that does nothing, end to end: this library beside Celery, RQ, Dramatiq and Huey.
+"""A Python task that does nothing, end to end: this library beside Celery, RQ, Dramatiq, Huey, arq, taskiq,
+Procrastinate and Dask.
 
     .venv/bin/python -m bench.tasks                     the cells of the benchmark, three rounds
     .venv/bin/python -m bench.tasks --variants --quick  other settings of the same libraries too
 
 The others run on a real redis-server of their own, in memory, without persistence; so the store to compare them with is
-`memory:`, and `sqlite:` (full sync) promises more than they do.  Everybody keeps the result of each task at the
-broker, for the time that is the library's default.  Broker, worker and client are processes of their own.
+`memory:`, and `sqlite:` (full sync) promises more than they do.  Procrastinate runs on a PostgreSQL with fsync off, and
+Dask has its scheduler.  Everybody keeps the result of each task at the broker, for the time that is the library's
+default; only Procrastinate has no results, and Dask keeps them at the worker, for as long as the client wants them.
+Broker, worker and client are processes of their own.
 
   bulk        N tasks, submitted in the fastest way that the library has, until the last has run and its result is kept
   round trip  one after the other: submit, wait for the result
-  submit      N tasks handed in, without a worker
+  submit      N tasks handed in, without a worker (not Dask, whose client does not wait until the scheduler has them)
 
 That a task has run shows in a byte of shared memory (`task_peers/marks.py`), at the same small price for all; each must
 have run exactly once.  `cpu_us` is the broker's; what worker and client use is in the notes, that of the client for
@@ -32,9 +35,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tests.support.postgres import running_postgres
+
 from bench.task_peers import processes
 from bench.task_peers.marks import VARIABLE, Marks
-from bench.task_peers.processes import Broker, Client, PeerMissing, peer_program, redis_broker, tree_cpu_seconds
+from bench.task_peers.processes import (
+    Broker,
+    Client,
+    PeerMissing,
+    dask_scheduler,
+    peer_program,
+    redis_broker,
+    tree_cpu_seconds,
+)
 from switchgear.bench.results import Cell, Reading, run_cells
 from switchgear.bench.server import STORES, how_started, running_server
 
@@ -58,6 +71,10 @@ class Peer:
     environment: Mapping[str, str] = field(default_factory=dict)
     rounds: int = 3
     is_variant: bool = False  # another setting, to see that those that are shown are the best
+
+    @property
+    def is_ours(self) -> bool:
+        return self.module == "on_switchgear"
 
 
 PEERS = (
@@ -227,6 +244,36 @@ PEERS = (
         "huey_consumer bench.task_peers.on_huey.huey -k process -w 8 -n -q",
         {"bulk": 3000},
     ),
+    Peer(
+        "arq",
+        "100 at once, looks for jobs and results every 5 ms instead of 500, results kept",
+        "on_arq",
+        "arq bench.task_peers.on_arq.WorkerSettings",
+        {"bulk": 600, "round trip": 100, "submit": 1500},
+    ),
+    Peer(
+        "taskiq",
+        "1 process, 100 at once, list queue, looks for results every 5 ms instead of 200, results kept",
+        "on_taskiq",
+        "taskiq worker --workers 1 --log-level ERROR bench.task_peers.on_taskiq:broker",
+        {"bulk": 1000, "round trip": 100, "submit": 2500},
+    ),
+    Peer(
+        "procrastinate",
+        "10 at once, without results",
+        "on_procrastinate",
+        "procrastinate --app bench.task_peers.on_procrastinate.app worker --concurrency 10",
+        {"bulk": 300, "round trip": 100, "submit": 2000},
+        store="postgres",
+    ),
+    Peer(
+        "dask",
+        "a worker process with 8 threads, results kept by the worker",
+        "on_dask",
+        "dask worker tcp://127.0.0.1:PORT --nworkers 1 --nthreads 8 --no-dashboard",
+        {"bulk": 1000, "round trip": 200},
+        store="dask",
+    ),
 )
 
 
@@ -251,10 +298,11 @@ def cells(quick: bool, variants: bool = False) -> list[Cell]:
 
 
 def _settings(peer: Peer, versions: Mapping[str, str]) -> str:
-    if peer.store != "redis":
+    if peer.is_ours:
         return f"{how_started(STORES[peer.store])}; {peer.settings}"
-    library = peer.module.removeprefix("on_")
-    return f"{library} {versions[library]}, redis-server {versions['redis-server']}, {peer.settings}"
+    library = peer.module.removeprefix("on_").replace("dask", "distributed")
+    brokers = {"redis": f"redis-server {versions['redis-server']}", "postgres": "PostgreSQL with fsync=off"}
+    return ", ".join(filter(None, [f"{library} {versions[library]}", brokers.get(peer.store), peer.settings]))
 
 
 def _measuring(peer: Peer, workload: str, quick: bool) -> Iterator[Callable[[], Reading]]:
@@ -277,10 +325,13 @@ def measure(peer: Peer, workload: str, tasks: int) -> Reading:
             **peer.environment,
         }
         log = stack.enter_context((folder / "log").open("w"))
+        if peer.store == "postgres":
+            program, *rest = peer.worker.split()[:3]
+            processes.finish([peer_program(program), *rest, "schema", "--apply"], environment, log)
         worker = None
         if workload != "submit":
             worker = stack.enter_context(processes.running(_worker_command(peer, broker), environment, log))
-        python = sys.executable if peer.store != "redis" else peer_program("python")
+        python = sys.executable if peer.is_ours else peer_program("python", peer.module)
         command = [python, "-m", "bench.task_peers.client", peer.module, workload, str(tasks)]
         client_process = stack.enter_context(processes.running(command, environment, log, is_heard=True))
         client = Client(client_process, worker, folder / "log")
@@ -293,7 +344,7 @@ def measure(peer: Peer, workload: str, tasks: int) -> Reading:
 
 def _module_path(peer: Peer) -> str:
     """Ours with what was there, since a compiled server is to meet a compiled worker; the others' without it."""
-    inherited = os.environ.get("PYTHONPATH", "") if peer.store != "redis" else ""
+    inherited = os.environ.get("PYTHONPATH", "") if peer.is_ours else ""
     return os.pathsep.join([str(processes.ROOT), *filter(None, [inherited])])
 
 
@@ -317,6 +368,12 @@ def reading_of(findings: dict[str, Any], tasks: int, used_seconds: Mapping[str, 
 def _broker(store: str, folder: Path) -> Iterator[Broker]:
     if store == "redis":
         with redis_broker(folder) as broker:
+            yield broker
+    elif store == "postgres":
+        with running_postgres(max_connections=50) as cluster:
+            yield Broker(cluster.process_id, cluster.port)
+    elif store == "dask":
+        with dask_scheduler() as broker:
             yield broker
     else:
         DATABASES.mkdir(parents=True, exist_ok=True)

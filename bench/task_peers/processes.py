@@ -21,7 +21,9 @@ from switchgear.bench.server import HOST
 from switchgear.bench.server import environment as our_environment
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-PEERS_ENVIRONMENT = ROOT / "build" / "bench-peers"
+# Two of them, because the libraries in the second want an older Redis client.
+PEERS_ENVIRONMENTS = (ROOT / "build" / "bench-peers", ROOT / "build" / "bench-peers-2")
+LIBRARIES = (("celery", "rq", "dramatiq", "huey", "taskiq"), ("arq", "procrastinate", "distributed"))
 PATIENCE_SECONDS = 60.0
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
@@ -36,7 +38,7 @@ class PeerFailed(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """A running redis-server or switchgear."""
+    """A running redis-server, PostgreSQL, Dask scheduler or switchgear."""
 
     process_id: int
     port: int
@@ -44,8 +46,8 @@ class Broker:
 
 def require_peers() -> None:
     """Raises PeerMissing when the other libraries or their Redis are not here."""
-    if not (PEERS_ENVIRONMENT / ".made").exists():
-        raise PeerMissing("Celery, RQ, Dramatiq and Huey are missing: run scripts/install-bench-peers")
+    if not all((place / ".made").exists() for place in PEERS_ENVIRONMENTS):
+        raise PeerMissing("the other task libraries are missing: run scripts/install-bench-peers")
     if shutil.which("redis-server") is None:
         raise PeerMissing("redis-server is missing (Debian: apt-get install redis-server)")
 
@@ -53,17 +55,21 @@ def require_peers() -> None:
 def versions() -> dict[str, str]:
     """Of all that is measured beside this library."""
     require_peers()
-    names = ["celery", "rq", "dramatiq", "huey", "redis"]
-    program = f"import importlib.metadata as m; print(*map(m.version, {names!r}))"
-    found = subprocess.run([peer_program("python"), "-c", program], capture_output=True, text=True, check=True)
+    found: dict[str, str] = {}
+    for place, names in zip(PEERS_ENVIRONMENTS, LIBRARIES, strict=True):
+        program = f"import importlib.metadata as m; print(*map(m.version, {names!r}))"
+        answer = subprocess.run([place / "bin" / "python", "-c", program], capture_output=True, text=True, check=True)
+        found |= zip(names, answer.stdout.split(), strict=True)
     server = subprocess.run(["redis-server", "--version"], capture_output=True, text=True, check=True)
     match = re.search(r"v=(\S+)", server.stdout)
-    names[-1] = "redis (Python client)"
-    return {**dict(zip(names, found.stdout.split(), strict=True)), "redis-server": match[1] if match else "unknown"}
+    return {**found, "redis-server": match[1] if match else "unknown"}
 
 
-def peer_program(name: str) -> str:
-    return str(PEERS_ENVIRONMENT / "bin" / name)
+def peer_program(name: str, module: str = "") -> str:
+    """A program of the environment that has it; for Python the one that has the library of this module."""
+    library = module.removeprefix("on_").replace("dask", "distributed")
+    place = PEERS_ENVIRONMENTS[library in LIBRARIES[1] or name in ("arq", "procrastinate", "dask")]
+    return str(place / "bin" / name)
 
 
 # --- processor time ---
@@ -124,6 +130,13 @@ def running(
                 stream.close()
 
 
+def finish(command: list[str], environment: Mapping[str, str], log: int | IO[str]) -> None:
+    """Run it to its end."""
+    with running(command, environment, log) as process:
+        if process.wait(PATIENCE_SECONDS):
+            raise PeerFailed(f"{' '.join(command)} ended with status {process.returncode}")
+
+
 @contextmanager
 def redis_broker(folder: Path) -> Iterator[Broker]:
     """A Redis that keeps everything in memory and nothing on a disk."""
@@ -139,6 +152,21 @@ def redis_broker(folder: Path) -> Iterator[Broker]:
         while not _connects(port):
             if process.poll() is not None or time.monotonic() > deadline:
                 raise PeerFailed("redis-server does not answer")
+            time.sleep(0.01)
+        yield Broker(process.pid, port)
+
+
+@contextmanager
+def dask_scheduler() -> Iterator[Broker]:
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        port = probe.getsockname()[1]
+    command = [peer_program("dask"), "scheduler", "--host", HOST, "--port", str(port), "--no-dashboard", "--no-show"]
+    with running(command, {"PYTHONPATH": str(ROOT)}, subprocess.DEVNULL) as process:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not _connects(port):
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise PeerFailed("the Dask scheduler does not answer")
             time.sleep(0.01)
         yield Broker(process.pid, port)
 

@@ -58,6 +58,7 @@ EVENTS: Final[dict[str, tuple[int, str]]] = {
     "tls_not_reloaded": (logging.WARNING, "not reloaded, the old certificate and key stay in use: {reason}"),
     "internal_error": (logging.ERROR, "{protocol} peer {host}:{port}: {text}"),
     "handshake_failed": (logging.WARNING, "{protocol} peer {host}:{port} failed in its handshake: {reason}"),
+    "link_refused": (logging.WARNING, "the link that {host}:{port} has opened to this node is closed: {reason}"),
     "silent_peer_closed": (
         logging.WARNING,
         "closed {protocol} peer {host}:{port}: it sent nothing within the time limit",

@@ -155,6 +155,20 @@ def test_browser_sessions_end() -> None:
     assert sessions.find(cookie, 5) is None
 
 
+def test_an_identity_that_logs_in_without_end_logs_nobody_else_out() -> None:
+    sessions = BrowserSessions()
+    alice, mallory = Permissions("alice", READ), Permissions("mallory", READ)
+    cookie, code = sessions.begin(alice, 0).encode(), sessions.make_code(alice, 0).encode()
+    for _ in range(2 * MOST_SESSIONS):
+        sessions.begin(mallory, 0)
+        sessions.make_code(mallory, 0)
+    assert sessions.find(cookie, 5) is alice
+    assert sessions.use_code(code, 5) is alice
+    for number in range(MOST_SESSIONS - 2):  # of many identities, the oldest one of the identity with the most goes
+        sessions.begin(Permissions(f"user {number}", READ), 0)
+    assert sessions.find(cookie, 5) is alice
+
+
 def test_z85() -> None:
     assert z85_decoded("HelloWorld") == bytes.fromhex("864fd26fb559f75b")
     for wrong in ("Hell", "Hell~", "#####"):

@@ -131,7 +131,11 @@ def test_a_question_that_changes_nothing_is_asked_again(
     question = other_thread.submit(distant.server)
     transport = distant.transport
     assert isinstance(transport, ThreadTransport)
-    eventually(lambda: transport._io_thread._connections[0]._stream.protocol.unanswered, "it is asked")
+    io_thread = transport._io_thread
+    assert io_thread is not None
+    stream = io_thread._connections[0]._stream
+    assert stream is not None
+    eventually(lambda: stream.protocol.unanswered, "it is asked")
     network.cut()
     network.release_answers()
     assert question.result(WAIT).version

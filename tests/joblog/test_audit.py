@@ -30,7 +30,10 @@ def check(log: JobLog) -> None:
     )
     assert [each.at for each in log.find_audit(AuditQuery(before_id=found[-1].id))] == [3.0, 2.0, 1.0]
     assert [each.at for each in log.find_audit(AuditQuery(since=2, until=4))] == [3.0, 2.0]
-    assert log.drop_audit(3 * SECOND) == 2
+    assert log.audit_drop_bound(3 * SECOND, 10) == 3 * SECOND
+    assert log.audit_drop_bound(3 * SECOND, 1) == 4 * SECOND + 1
+    assert log.drop_audit(3 * SECOND, 1) == 1
+    assert log.drop_audit(3 * SECOND, 10) == 1
     assert [each.at for each in log.find_audit(AuditQuery())] == [5.0, 4.0, 3.0]
     assert log.ran() == []
 

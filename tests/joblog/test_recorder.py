@@ -13,6 +13,7 @@ import pytest
 from switchgear.errors import SchemaTooNew, StorageError
 from switchgear.joblog import JobLog, LoggedRun
 from switchgear.joblog import recorder as recorder_module
+from switchgear.joblog.audit import AuditEntry, AuditQuery
 from switchgear.joblog.database import Server
 from switchgear.joblog.recorder import Recorder
 from switchgear.joblog.runs import RunQuery, RunRow
@@ -397,6 +398,18 @@ def test_a_database_that_is_away_is_waited_for(tmp_path: Path) -> None:
 
 
 # --- keeping ---
+
+
+def test_no_more_entries_of_the_audit_log_are_kept_than_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorder_module, "TRIM_SECONDS", 0.01)
+    monkeypatch.setattr(recorder_module, "TRIM_ROWS", 3)
+    recorded = RecorderHarness(tmp_path / "log.db", keep_count=2)
+    now_us = time.time_ns() // 1000
+    for number in range(20):
+        recorded.recorder.audit.note(AuditEntry(now_us + number, "stranger", "gearman", "", "maxqueue", "f 1", "done"))
+    eventually(lambda: not recorded.recorder.waiting, "everything is written")
+    eventually(lambda: len(recorded.reader.find_audit(AuditQuery())) == 2, "the oldest entries are dropped")
+    recorded.close()
 
 
 def test_old_entries_are_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

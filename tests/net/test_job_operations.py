@@ -15,7 +15,8 @@ from switchgear.net.operations import unfinished_jobs
 from switchgear.protocols.pending_read import Reading
 from switchgear.storage.memory import MemoryStore
 from switchgear.testing.clock import START_US
-from switchgear.verbs.table import VERBS, checked
+from switchgear.verbs.operator_verb import checked
+from switchgear.verbs.table import VERBS
 from tests.net.operator_harness import OperatorHarness
 
 NOW = START_US // SECOND_US

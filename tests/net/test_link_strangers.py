@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import Any, cast
 
+import pytest
+
 from switchgear.net.owners.link import MOST_UNPROVEN, AcceptedLink, LinkListener
 from switchgear.net.owners.link_handshake import Opening, first_frame
+from switchgear.telemetry import LINES_PER_SECOND, Telemetry
 from tests.net.harness import in_turns
 
 SECRET = b"the secret of the cluster"
@@ -35,6 +38,9 @@ class FakeHub:
 
     engine = None
     fair_queue = None
+
+    def __init__(self) -> None:
+        self.telemetry = Telemetry(lambda: 0.0)
 
 
 def connected(listener: LinkListener) -> tuple[AcceptedLink, FakeTransport]:
@@ -77,3 +83,16 @@ async def test_a_wrong_proof_ends_the_connection() -> None:
     assert listener.sessions() == []
     link.data_received(right.receive(challenge, b""))  # too late
     assert listener.sessions() == []
+
+
+@in_turns
+async def test_a_flood_of_strangers_is_not_a_flood_of_lines_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    for data in (Opening(SECRET, NODE, "stranger", OWNER + 1).begin(), b"\0\0\0\1\xc1"):
+        listener = listening()
+        caplog.clear()
+        for _ in range(1_000):
+            link, transport = connected(listener)
+            link.data_received(data)
+            assert transport.is_aborted
+            link.connection_lost(None)
+        assert 0 < len(caplog.records) <= LINES_PER_SECOND

@@ -11,10 +11,12 @@ import psycopg
 import pytest
 
 from switchgear.errors import Fenced, StorageError
+from switchgear.model import Function
 from switchgear.partitions import FREE, PARTITIONS, NodeLease, NodeWatch, preferred_node
 from switchgear.postgresql import connection_parameters
 from switchgear.storage.postgres import PostgresStore
 from switchgear.storage.postgres_connection import PostgresConnection, PostgresRefusal
+from switchgear.storage.postgres_partition_store import PartitionStore
 from switchgear.storage.postgres_partitions import PostgresPartitions
 from switchgear.storage.postgres_rows import bigint
 from switchgear.storage.postgres_schema import MIGRATIONS, STATEMENTS, migrate
@@ -378,3 +380,28 @@ def test_an_older_layout_is_migrated_while_other_servers_look_at_it(postgres: Cl
     store = opened(url)
     commit(store, [new_job(2)])
     close(store)
+
+
+def test_nodes_that_use_a_new_function_at_the_same_time(url: str) -> None:
+    """Each gives it an id, and the one that is stored first counts."""
+
+    async def story() -> None:
+        ada, bob = (PartitionStore(url, lease_seconds=LEASE_SECONDS, name=name) for name in ("ada", "bob"))
+        for store in (ada, bob):
+            await store.join("")
+        ada.stage([new_job(1, Function(b"new"))])
+        bob.stage([new_job(2, Function(b"new")), new_job(3, Function(b"another"))])
+        await asyncio.gather(ada.commit(), bob.commit())
+        bob.stage([new_job(4, Function(b"new"))])
+        await bob.commit()
+        found = await ada.read_jobs([1, 2, 3, 4])
+        assert {number: job.function.name for number, job in found.items()} == {
+            1: b"new",
+            2: b"new",
+            3: b"another",
+            4: b"new",
+        }
+        for store in (ada, bob):
+            await store.close()
+
+    asyncio.run(story())

@@ -69,6 +69,11 @@ class Cluster:
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self._place, **_as_user()
             )
 
+    @property
+    def process_id(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
         """Hang up on everybody, and end: fast, or immediately with SIGQUIT, or as a crash with SIGKILL."""
         if self._process is not None:

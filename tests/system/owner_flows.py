@@ -47,7 +47,13 @@ def tasks_at(url: str) -> SimpleNamespace:
             current_job().spawn(add.s(number, 1))
         return count
 
-    return SimpleNamespace(app=app, one=one, add=add, total=total, fail=fail, report=report, grow=grow)
+    @app.task(name=owned_by("cleo", "total_of"))
+    def total_of(count: int) -> int:
+        return count
+
+    return SimpleNamespace(
+        total_of=total_of, app=app, one=one, add=add, total=total, fail=fail, report=report, grow=grow
+    )
 
 
 app = tasks_at("gearman://127.0.0.1:1").app

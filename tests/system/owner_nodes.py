@@ -22,6 +22,7 @@ from tests.system.test_cluster import port_of_our_own
 NAMES = ("ada", "bob", "cleo")
 LEASE_SECONDS = 1.0
 PING_FUNCTION = "f0"  # the function of the PING/PONG listeners
+DWORK_FUNCTION = "tasks"  # that of the dwork listeners
 
 
 class OwnerNode:
@@ -41,6 +42,7 @@ class OwnerNode:
         self.port, self.http_port, self.pingpong_port, self.workers_port, self.wmp_port, self.redis_port = (
             port_of_our_own() for _ in range(6)
         )
+        self.dwork_port = port_of_our_own()
         self._log = place / f"{name}.log"
         self._command = [sys.executable, "-m", "switchgear", "serve", "--store", store, "--joblog", joblog]
         self._command += ["--listen", f"gearman://{HOST}:{self.port}", "--listen", f"http://{HOST}:{self.http_port}"]
@@ -50,6 +52,7 @@ class OwnerNode:
         ]
         self._command += ["--listen", f"wmp://{HOST}:{self.wmp_port}"]
         self._command += ["--listen", f"gearmonkey://{HOST}:{self.redis_port}"]
+        self._command += ["--listen", f"dwork://{HOST}:{self.dwork_port}?function={DWORK_FUNCTION}"]
         for url in listen:
             self._command += ["--listen", url]
         usual = ("cluster.enabled=true", "cluster.mode=owners", "cluster.allow_async=true", f"cluster.name={name}")

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from switchgear import PredecessorFailed, TaskFailed, chain, group
+from switchgear import PredecessorFailed, chain, group
 from switchgear.client.gearman.blocking import Client
 from tests.support.postgres import Cluster
 from tests.support.servers import HOST
 from tests.support.waiting import DEADLINE_SECONDS, eventually
-from tests.system.owner_flows import tasks_at
-from tests.system.owner_nodes import NAMES, OwnerNode, PlainWorker, function_of, settled
+from tests.system.owner_flows import owned_by, tasks_at
+from tests.system.owner_nodes import NAMES, OwnerNode, PlainWorker, function_of, packet, settled
 
 pytestmark = [pytest.mark.system, pytest.mark.xdist_group("postgresql"), pytest.mark.timeout(240)]
 
@@ -29,7 +29,7 @@ def nodes(postgres: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 def running(url: str, place: Path) -> Iterator[list[OwnerNode]]:
-    made = [OwnerNode(name, url, place, lease_seconds=3.0) for name in NAMES]
+    made = [OwnerNode(name, url, place, lease_seconds=10.0) for name in NAMES]
     with ExitStack() as stack:
         for node in made:
             stack.callback(node.end)
@@ -81,6 +81,11 @@ def worker(nodes: list[OwnerNode]) -> Iterator[None]:
     process.wait(DEADLINE_SECONDS)
 
 
+def reported(client: Client, count: int) -> bool:
+    jobs = client.control("jobs", function=owned_by("cleo", "report"), states=["done"])
+    return len(jobs["jobs"]) == count
+
+
 @pytest.mark.usefixtures("worker")
 @pytest.mark.parametrize("entry", range(3))
 def test_workflows_of_tasks_of_several_nodes(nodes: list[OwnerNode], entry: int) -> None:
@@ -91,8 +96,74 @@ def test_workflows_of_tasks_of_several_nodes(nodes: list[OwnerNode], entry: int)
         assert job.result(timeout=30) == 32
         with pytest.raises(PredecessorFailed, match="no 1"):
             chain(flows.one.s(1), flows.fail.s(), flows.one.s()).submit().result(timeout=30)
-        job = flows.fail.s(7).on_error(flows.report.s()).submit()
-        with pytest.raises(TaskFailed):
+        job = chain(flows.fail.s(7), flows.one.s(), on_error=flows.report.s()).submit()
+        with pytest.raises(PredecessorFailed, match="no 7"):
             job.result(timeout=30)
+        with nodes[entry].client() as client:
+            eventually(partial(reported, client, entry + 1), "the error handlers have run")
     finally:
         flows.app.close()
+
+
+@pytest.mark.usefixtures("worker")
+def test_spawned_jobs_of_another_node_are_waited_for(nodes: list[OwnerNode]) -> None:
+    """The successor of the spawning job is another node's, and so are the spawned jobs."""
+    flows = tasks_at(f"gearman://{HOST}:{nodes[0].port}")
+    try:
+        job = chain(flows.grow.s(3), flows.total_of.s()).submit()
+        assert job.result(timeout=30) == 3
+        with nodes[1].client() as client:
+            predecessors = client.control("job", handle=job.handle)["predecessors"]
+            assert len(predecessors) == 4
+            assert all(state_of(client, handle) == "done" for handle in predecessors)
+    finally:
+        flows.app.close()
+
+
+class FailingWorker(PlainWorker):
+    """Fails the first job."""
+
+    def _handle(self, kind: int, body: bytes) -> None:
+        if kind == 11 and not self.payloads:
+            self.payloads.append(b"failed")
+            self._socket.sendall(packet(14, body.split(b"\0")[0]) + packet(9))
+        else:
+            super()._handle(kind, body)
+
+
+def test_a_failed_predecessor_of_another_node_is_retried(nodes: list[OwnerNode]) -> None:
+    """Its successors have each policy: skipped, failed, run all the same, or run after the retry."""
+    before, after = function_of(nodes[1], 21), function_of(nodes[2], 21)
+    with nodes[0].client() as client, FailingWorker(nodes[0], before), PlainWorker(nodes[1], after):
+        with nodes[1].client() as other:
+            other.control("pause", function=before)
+        first = submit(client, before)
+        words = ("skip", "fail", "run", "error", "wait")
+        handles = {word: submit(client, after, after=[first], on_failure=word) for word in words}
+        client.control("resume", function=before)
+        for word, state in (("skip", "cancelled"), ("fail", "failed"), ("run", "done"), ("error", "done")):
+            eventually(partial(is_in, client, handles[word], state), f"{word} has ended")
+        assert "failed" in client.control("job", handle=handles["fail"])["error"]
+        assert state_of(client, handles["wait"]) == "waiting"
+        explanation = client.control("explain", handle=handles["wait"])["reasons"][0]
+        assert "failed; retry that one" in explanation["text"]
+        late = submit(client, after, after=[first], on_failure="skip")
+        eventually(partial(is_in, client, late, "cancelled"), "a late successor is skipped")
+        client.control("retry", handle=first)
+        eventually(partial(is_in, client, handles["wait"], "done"), "the successor runs after the retry")
+
+
+def test_a_cascade_cancels_the_jobs_of_all_nodes(nodes: list[OwnerNode]) -> None:
+    functions = [function_of(node, 22) for node in nodes]
+    with nodes[0].client() as client:
+        chained: list[str] = []
+        for number in range(6):
+            chained.append(submit(client, functions[number % 3], after=chained[-1:], on_failure="run"))
+        explained = client.control("explain", handle=chained[1])["reasons"][0]
+        eventually(
+            lambda: client.control("explain", handle=chained[1])["reasons"][0]["data"].get("node") == "ada",
+            f"the node of the predecessor is named: {explained}",
+        )
+        client.control("cancel", handle=chained[0], cascade=True)
+        for handle in chained:
+            eventually(partial(is_in, client, handle, "cancelled"), "a job of the chain is cancelled")

@@ -99,7 +99,7 @@ def reason_of(node: OwnerNode, handle: str) -> dict[str, Any]:
 
 
 def is_explained(node: OwnerNode, handle: str, word: str) -> dict[str, Any]:
-    """The reason, if it is this one."""
+    """The reason, if it is this one; otherwise nothing."""
     reason = reason_of(node, handle)
     return reason if reason["word"] == word else {}
 

@@ -20,7 +20,8 @@ import pytest
 from switchgear.app.app import App
 from switchgear.client.gearman.blocking import Client
 from switchgear.errors import ServerRefused
-from switchgear.verbs.table import VERBS, Reach
+from switchgear.verbs.operator_verb import Reach
+from switchgear.verbs.table import VERBS
 from tests.support.postgres import Cluster
 from tests.support.servers import HOST
 from tests.support.waiting import eventually

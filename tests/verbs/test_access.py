@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from switchgear.verbs.access import ALL_ROLES, AccessRules, Role, refusal_of
-from switchgear.verbs.table import VERBS, OperatorVerb
+from switchgear.verbs.operator_verb import OperatorVerb
+from switchgear.verbs.table import VERBS
 
 ROWS = pytest.mark.parametrize("verb", VERBS.values(), ids=lambda verb: verb.name)
 

@@ -22,8 +22,9 @@ from switchgear.errors import ServerRefused
 from switchgear.job_options import SCHEDULE_OPTIONS
 from switchgear.testing import in_memory
 from switchgear.testing.in_memory_transport import InMemoryTransport
+from switchgear.verbs.operator_verb import OperatorVerb, checked
 from switchgear.verbs.reference import reference_page
-from switchgear.verbs.table import VERBS, OperatorVerb, checked
+from switchgear.verbs.table import VERBS
 
 WITH_COMMAND = [verb for verb in VERBS.values() if not verb.command.startswith("(")]
 WITH_METHOD = [verb for verb in VERBS.values() if not verb.library.startswith("(")]

@@ -24,7 +24,8 @@ from switchgear.verbs.kinds import (
     Whole,
     Word,
 )
-from switchgear.verbs.table import VERBS, Keeps, OperatorVerb, checked
+from switchgear.verbs.operator_verb import Keeps, OperatorVerb, checked
+from switchgear.verbs.table import VERBS
 from tests.net.operator_harness import OperatorHarness
 
 HANDLERS = OperatorHarness().operations.handlers

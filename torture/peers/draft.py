@@ -87,5 +87,5 @@ async def worker(load: Load) -> None:
 
 
 def _acknowledge(load: Load, question: int) -> None:
-    """A server that stops takes tasks back, and then says nothing of what is announced about them."""
-    load.history.record("unanswered" if load.history.is_stopping else "answered", question)
+    """A server that takes tasks back ignores what is announced about them, and the draft has no word for that."""
+    load.history.record("unanswered" if load.history.may_take_back else "answered", question)

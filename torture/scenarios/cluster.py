@@ -7,6 +7,7 @@ failed over.  What any node has acknowledged must be there, and all functions mu
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import signal
 import time
@@ -22,14 +23,15 @@ from torture.peers.load import FUNCTIONS, Load
 from torture.run import Run
 from torture.scenarios.kills import some_of_everybody
 from torture.scenarios.postgres import restart
-from torture.server import ServerProcess, free_ports, serve_arguments
+from torture.server import START_SECONDS, DidNotStart, ServerProcess, free_ports, serve_arguments
 
 NODES = ("ada", "bob", "cleo")
-LEASE_SECONDS = 1.0
+# A busy machine needs a longer one, or nodes are evicted that had no fault but to wait for a processor.
+LEASE_SECONDS = float(os.environ.get("TORTURE_LEASE_SECONDS", "1"))
 LIVES_PER_RUN = 30
 FAULTS_PER_LIFE = 10
 # A node that stands still for longer than this although PostgreSQL answers will not go on by itself.
-STUCK_SECONDS = 30.0
+STUCK_SECONDS = 30.0 * max(1.0, LEASE_SECONDS)
 # What the last owner had sent is read after so long.
 LAST_WORDS_SECONDS = 0.05
 # Many jobs that wait would leave submitters without anything to do, and the takeover could not be timed.
@@ -46,9 +48,7 @@ class Node:
         self._run = run
         self._log = run.directory / f"output-{name}"
         settings = {**run.settings, **cluster_settings(name), **(settings or {})}
-        self._arguments = serve_arguments(
-            self.ports, database or run.database, settings, *run.arguments, without=run.without
-        )
+        self._arguments = serve_arguments(self.ports, database or run.database, settings, *run.arguments)
         self.process: ServerProcess | None = None
 
     def start(self) -> None:
@@ -66,6 +66,19 @@ class Node:
                 self.close()
                 self.start()
             await asyncio.sleep(0.05)
+
+    async def answers(self) -> None:
+        """Wait until it does, whichever of its lives that is."""
+        until = time.monotonic() + START_SECONDS
+        while True:
+            await asyncio.sleep(0.05)
+            try:
+                if self.process is not None:
+                    await self.process.answers()
+                    return
+            except DidNotStart:
+                if time.monotonic() > until:
+                    raise
 
     def output(self) -> str:
         return self._log.read_text(errors="replace") if self._log.exists() else ""
@@ -107,16 +120,20 @@ class Nodes:
     async def one_life(self) -> None:
         """From the start of all nodes to the death of all of them, with faults in between."""
         run = self.run
-        for node in self.nodes:
-            node.start()
-        await asyncio.gather(*(node.process.answers() for node in self.nodes if node.process is not None))
-        await asyncio.to_thread(self.compare)
+        # From the beginning: on a busy machine a node may be evicted while it starts.
+        supervisors = [asyncio.create_task(node.supervise()) for node in self.nodes]
+        try:
+            await asyncio.gather(*(node.answers() for node in self.nodes))
+            await asyncio.to_thread(self.compare)
+        except BaseException:
+            for supervisor in supervisors:
+                supervisor.cancel()
+            raise
         run.history.record("faults", True)
         loads = [Load(node.ports, run.history, run.chance, direct=False, prefix=node.name) for node in self.nodes]
         stop = asyncio.Event()
         for load in loads:
             load.most_owed = MOST_OWED
-        supervisors = [asyncio.create_task(node.supervise()) for node in self.nodes]
         speaking = [asyncio.create_task(load.run(self.peers(), until=stop.wait())) for load in loads]
         try:
             await self._faults()
@@ -180,6 +197,7 @@ class Nodes:
         begun = time.monotonic()
         await self._acknowledged_elsewhere()
         await asyncio.sleep(max(0.0, 2 * LEASE_SECONDS - (time.monotonic() - begun)))
+        await self._replaced(owner)
         process.resume()
         if not await asyncio.to_thread(process.wait, STUCK_SECONDS):
             self._stuck(f"{owner.name} was replaced, and did not end:\n{owner.output()[-2000:]}")
@@ -235,6 +253,19 @@ class Nodes:
         name = await asyncio.to_thread(self._owner_name, hide_process)
         return next((node for node in self.nodes if node.name == name), None)
 
+    async def _replaced(self, node: Node) -> None:
+        """Wait until the other nodes have taken the place of this one, which stands still."""
+        until = time.monotonic() + STUCK_SECONDS
+        while await asyncio.to_thread(self._has_place, node):
+            if time.monotonic() > until:
+                self._stuck(f"{node.name} stood still for {STUCK_SECONDS:g} s and was not replaced")
+                return
+            await asyncio.sleep(0.05)
+
+    def _has_place(self, node: Node) -> bool:
+        """Whether this node is the owner, as far as one can tell."""
+        return self._owner_name(False) in (node.name, "")
+
     def _owner_name(self, hide_process: bool) -> str:
         until = time.monotonic() + STUCK_SECONDS
         while time.monotonic() < until:
@@ -281,6 +312,7 @@ async def cluster(run: Run) -> None:
 
 async def lives_of_nodes(run: Run, kind: type[Nodes]) -> None:
     run.draw_settings()
+    run.history.record("nodes")
     with ExitStack() as stack:
         primary = stack.enter_context(running_postgres())
         pair = ReplicatedPostgres(primary, stack.enter_context(running_standby(primary)))

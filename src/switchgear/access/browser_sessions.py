@@ -6,6 +6,7 @@ history of the browser show addresses. A code is valid for a minute, and once.
 
 from __future__ import annotations
 
+from collections import Counter
 from hashlib import sha256
 from secrets import token_urlsafe
 from typing import Final
@@ -16,10 +17,10 @@ from switchgear.text import TOKEN_PREFIX
 __all__ = ["CODE_SECONDS", "LIFETIME_SECONDS", "BrowserSessions"]
 
 LIFETIME_SECONDS: Final = 12 * 3600
-MOST_SESSIONS: Final = 1_000  # of all browsers; the oldest makes room
+MOST_SESSIONS: Final = 1_000  # of all browsers; the oldest of the identity that has most makes room
 LONGEST_COOKIE_BYTES: Final = 100
 CODE_SECONDS: Final = 60
-MOST_CODES: Final = 100  # that are not used yet; the oldest makes room
+MOST_CODES: Final = 100  # that are not used yet; they make room in the same way
 CODE_PREFIX: Final = f"{TOKEN_PREFIX}code_"  # logs hide codes as they hide tokens
 SECOND_US: Final = 1_000_000
 
@@ -35,7 +36,7 @@ class BrowserSessions:
         """A new cookie for an identity."""
         cookie = token_urlsafe(32)
         while len(self._sessions) >= MOST_SESSIONS:
-            del self._sessions[next(iter(self._sessions))]
+            _drop_one(self._sessions)
         self._sessions[_key(cookie.encode())] = (permissions, now_us + LIFETIME_SECONDS * SECOND_US)
         return cookie
 
@@ -61,7 +62,7 @@ class BrowserSessions:
         """A new login code for an identity."""
         code = CODE_PREFIX + token_urlsafe(32)
         while len(self._codes) >= MOST_CODES:
-            del self._codes[next(iter(self._codes))]
+            _drop_one(self._codes)
         self._codes[_key(code.encode())] = (permissions, now_us + CODE_SECONDS * SECOND_US)
         return code
 
@@ -75,6 +76,13 @@ class BrowserSessions:
     def end(self, cookie: bytes) -> None:
         """Let a cookie be invalid from now on."""
         self._sessions.pop(_key(cookie), None)
+
+
+def _drop_one(entries: dict[bytes, tuple[Permissions, int]]) -> None:
+    """Drop the oldest entry of the identity that has most: one identity must not end the sessions of the others."""
+    counts = Counter(permissions.name for permissions, _ in entries.values())
+    most = max(counts.values())
+    del entries[next(key for key, (permissions, _) in entries.items() if counts[permissions.name] == most)]
 
 
 def _key(cookie: bytes) -> bytes:

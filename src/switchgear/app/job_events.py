@@ -32,7 +32,7 @@ from switchgear.client.gearman.submit_request import SubmitRequest
 from switchgear.errors import ArgumentError, JobCancelled, ResultError, ServerRefused
 from switchgear.json_bytes import bytes_of, plain
 from switchgear.units import duration_seconds
-from switchgear.verbs.table import EVENT_FUNCTION, MOST_HANDLES
+from switchgear.verbs.permitted_values import EVENT_FUNCTION, MOST_HANDLES
 
 if TYPE_CHECKING:
     from switchgear.app.app import App

@@ -14,7 +14,7 @@ from switchgear.app.transport import refuse_to_block, telling
 from switchgear.client.gearman.job_subscriber import JobSubscriber
 from switchgear.client.gearman.submit_request import SubmitRequest
 from switchgear.errors import ServerUnreachable
-from switchgear.verbs.table import MOST_HANDLES
+from switchgear.verbs.permitted_values import MOST_HANDLES
 
 if TYPE_CHECKING:
     from switchgear.app.task import Task

@@ -20,7 +20,7 @@ from switchgear.cli.output import (
 )
 from switchgear.cli.tables import Column
 from switchgear.client.gearman.blocking import Client
-from switchgear.verbs.table import WORKER_ACTIONS
+from switchgear.verbs.permitted_values import WORKER_ACTIONS
 
 __all__ = ["control"]
 

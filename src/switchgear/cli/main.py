@@ -105,6 +105,7 @@ COMMANDS = {
     "schedule": _Lazy("switchgear.cli.schedules", "schedule", "Add, remove, pause, resume or run schedules."),
     "dwork": _Lazy("switchgear.cli.dwork", "dwork", "Run task graphs: locally, or on a dwork server."),
     "keys": _Lazy("switchgear.cli.keys", "keys", "Generate keys for encrypted ZeroMQ connections."),
+    "backup": _Lazy("switchgear.cli.transfer", "back_up", "Copy the database of a store, also of a running server."),
     "export": _Lazy("switchgear.cli.transfer", "export_jobs", "Write the jobs of a store as lines of JSON."),
     "import": _Lazy("switchgear.cli.transfer", "import_jobs", "Read exported jobs into an empty store."),
     "access": _Lazy("switchgear.cli.access", "access", "Manage identities and their roles."),

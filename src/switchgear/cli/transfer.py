@@ -1,4 +1,4 @@
-"""`switchgear export` and `switchgear import`: move the jobs of a stopped server to another store."""
+"""`switchgear export` and `import`, which move jobs to another store, and `switchgear backup`."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ import os
 import stat
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import BinaryIO
 
 import click
 
 from switchgear.cli.progress import ProgressBar
-from switchgear.text import printable
+from switchgear.errors import ConfigError
+from switchgear.text import printable, without_secrets
+from switchgear.units import short_bytes
 
-__all__ = ["export_jobs", "import_jobs"]
+__all__ = ["back_up", "export_jobs", "import_jobs"]
 
 _EPILOG = """\b
 Examples:
@@ -75,6 +78,31 @@ def import_jobs(store: str, source: BinaryIO) -> None:
         return f"imported {counts.jobs} jobs, {counts.functions} functions with settings, {counts.schedules} schedules"
 
     _say(asyncio.run(run()))
+
+
+@click.command(
+    "backup",
+    epilog="""\b
+Examples:
+  switchgear backup sqlite:/var/lib/switchgear/jobs.db /backups/jobs-$(date +%F).db
+""",
+)
+@click.argument("store")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+def back_up(store: str, file: Path) -> None:
+    """Copy the SQLite database of STORE to FILE, which must not exist. The server may be running.
+
+    STORE is a URL as in `serve --store` or `--joblog`. FILE has the state at the start of the command, and appears
+    when it is complete and on disk. To back up PostgreSQL, use pg_dump.
+    """
+    from switchgear.storage.sqlite_backup import back_up_database
+
+    scheme, _, place = store.partition(":")
+    if scheme != "sqlite" or not place or place.startswith("//"):
+        raise ConfigError(f"store {without_secrets(store)!r}: expected sqlite:PATH; back up PostgreSQL with pg_dump")
+    with ProgressBar("copied", in_bytes=True) as bar:
+        size = back_up_database(Path(place).expanduser(), file, bar.show)
+    _say(f"copied {short_bytes(size)} to {file}")
 
 
 def _size_of(source: BinaryIO) -> int:

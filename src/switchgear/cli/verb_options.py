@@ -11,7 +11,8 @@ import click
 from switchgear.cli.output import reading
 from switchgear.units import parse_duration, parse_when
 from switchgear.verbs.kinds import Boolean, Number, StartRate, Whole, Word, WordList
-from switchgear.verbs.table import VERBS, Argument
+from switchgear.verbs.operator_verb import Argument
+from switchgear.verbs.table import VERBS
 
 __all__ = ["given", "refuse_dead_with_other_states", "verb_options"]
 

@@ -720,6 +720,10 @@ class Engine:
         one; raises CycleRefused. Yields between two of them."""
         return self._commands.let_successors_wait(job, job_ids)
 
+    def let_waiting_wait(self, job_id: int, job_ids: tuple[int, ...]) -> Iterator[None]:
+        """The same for a job that may be another engine's."""
+        return self._commands.let_waiting_wait(job_id, job_ids)
+
     def complete_without_run(self, job: Job, result: bytes = b"") -> None:
         """Complete a job that does not run with a result, without running it; raises Refused."""
         self._commands.complete_without_run(job, result)
@@ -772,6 +776,10 @@ class Engine:
         memory.
         """
         self._workers.refuse_registrations(count, quarters)
+
+    def has_room_for_worker(self, count: int, quarters: int) -> bool:
+        """Whether there is memory for a worker that registers for this many functions."""
+        return self._workers.has_room(count, quarters)
 
     def can_do(self, worker: Worker, function: Function, timeout_us: int = 0, priorities: tuple[int, ...] = ()) -> None:
         """Register a worker for a function; each job may run for `timeout_us` (0: no limit).

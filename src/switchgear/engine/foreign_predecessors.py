@@ -40,6 +40,10 @@ class ForeignPredecessors:
         """Whether a job of this engine waits for that one."""
         return job_id in self._dependencies.successors
 
+    def waiting_for(self, job_id: int) -> list[Job]:
+        """The jobs of this engine that wait for that one."""
+        return self._dependencies.waiting_for(job_id)
+
     def is_own(self, job_id: int) -> bool:
         """Whether the unfinished job is one of this engine."""
         job = self._packed.look_at(job_id)

@@ -32,6 +32,7 @@ class FunctionRegistry:
         self._state = state
         self._queues = queues
         self._wakeups = wakeups
+        self._released_first: set[bytes] = set()  # functions that another engine has now
         self._looked_in_vain_us = -1  # when `make_room` last found too little
 
     def named(self, name: bytes) -> Function:
@@ -53,6 +54,7 @@ class FunctionRegistry:
                 function.limits = [state.settings.jobs_per_function] * 3
             if state.placement is not None and not state.placement.is_ours(name):
                 function.limits = [FOREIGN_LIMIT] * 3
+            function.released_first = name in self._released_first
             state.observer.function_created(function)
         function.named_us = state.now_us
         return function
@@ -74,6 +76,8 @@ class FunctionRegistry:
     def let_go(self, function: Function) -> None:
         """Forget a function without jobs and workers that another engine is going to have; its settings stay."""
         if self._state.functions.get(function.name) is function:
+            if function.released_first:
+                self._released_first.add(function.name)
             self._drop(function)
 
     def _drop(self, function: Function) -> None:

@@ -22,11 +22,14 @@ from switchgear.model import DONE, FINAL_STATES, READY, RUNNING, WAITING, Cause,
 from switchgear.model.job import DETAILS_BYTES, EDGE_BYTES, KEPT
 from switchgear.refusals import REFUSED_CONFLICT, REFUSED_RUNNING
 
-__all__ = ["JobCommands"]
+__all__ = ["CANCELLED_WITH_SUCCESSORS", "JobCommands"]
 
 
 # The ids of visited jobs are in this many sets. Growing a single set of a million takes 50 ms.
 SEEN_TABLES: Final = 64
+
+# The error of a cancelled job, by which other engines know that their jobs that wait for it are to be cancelled too.
+CANCELLED_WITH_SUCCESSORS: Final = b"cancelled together with the jobs that wait for it"
 
 
 class JobCommands:
@@ -86,6 +89,8 @@ class JobCommands:
         while found:  # freed one by one, because freeing a million jobs at once takes long
             each = found.pop()
             if self._can_cancel(each):
+                if self._state.placement is not None:
+                    self._state.set_error(each, CANCELLED_WITH_SUCCESSORS)
                 self._transitions.end(each, Cause.CANCELLED)
                 yield each
 
@@ -132,9 +137,13 @@ class JobCommands:
         """
         if self._state.jobs.get(job.id) is not job:
             raise Refused(REFUSED_CONFLICT, f"{{}} is {job.state.name.lower()}", job.id)
-        for successor in self._dependencies.waiting_for(job.id):
+        yield from self.let_waiting_wait(job.id, job_ids)
+
+    def let_waiting_wait(self, job_id: int, job_ids: tuple[int, ...]) -> Iterator[None]:
+        """The same for a job that may be another engine's."""
+        for successor in self._dependencies.waiting_for(job_id):
             if successor.state is WAITING:
-                edges = bytes([policy_of(successor, job.id)]) * len(job_ids)
+                edges = bytes([policy_of(successor, job_id)]) * len(job_ids)
                 self.add_predecessors(successor, job_ids, edges, is_checked=False)
             yield None
 

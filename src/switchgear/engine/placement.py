@@ -66,7 +66,7 @@ class Placement:
     def stand_in(self, job: Job) -> Job | None:
         """A job that stands for this one of another engine, as the store has it, and can be subscribed to.
 
-        `None` for a job that has ended, or is this engine's.
+        `None` for a job that has ended.
         """
         raise NotImplementedError
 

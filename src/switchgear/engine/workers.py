@@ -77,9 +77,14 @@ class WorkerRegistry:
         Workers of protocols in which one connection can have any number of workers may fill fewer quarters of the
         memory.
         """
+        self.has_room(count, quarters)
+        self._state.refuse_registration(WORKER_BYTES + ABILITY_BYTES * count, quarters)
+
+    def has_room(self, count: int, quarters: int) -> bool:
+        """Whether there is memory for a worker that registers for this many functions; unused functions make room."""
         more_bytes = WORKER_BYTES + ABILITY_BYTES * count
         self._functions.make_room(more_bytes, quarters)
-        self._state.refuse_registration(more_bytes, quarters)
+        return self._state.memory.has_registration_room(more_bytes, quarters)
 
     def can_do(self, worker: Worker, function: Function, timeout_us: int, priorities: tuple[int, ...] = ()) -> None:
         """Register a worker for a function; each job may run for `timeout_us` (0: no limit).

@@ -218,11 +218,13 @@ class JobLog:
         statement = self._database.statements["put_audit"]
         self._database.do(lambda ask: put_all(ask, statement, host, entries))
 
-    def drop_audit(self, before_us: int) -> int:
-        """Delete the entries before this time; returns how many."""
-        statement = self._database.statements["drop_audit"]
-        changed: int = self._database.do(lambda ask: ask(statement, {"before_us": before_us}).changed)
-        return changed
+    def audit_drop_bound(self, before_us: int, keep_count: int) -> int:
+        """The time before which entries of the audit log are to be dropped, by their age or for their number."""
+        return self._bound("oldest_audit_to_keep", before_us, keep_count)
+
+    def drop_audit(self, before_us: int, limit: int) -> int:
+        """Delete up to `limit` entries of the audit log before this time, the oldest first; returns how many."""
+        return self._drop("drop_audit", before_us, limit)
 
     # --- for servers ---
 
@@ -232,13 +234,18 @@ class JobLog:
 
     def drop_bound(self, before_us: int, keep_count: int) -> int:
         """The time before which runs are to be dropped, by their age or for their number."""
-        statement = self._database.statements["oldest_to_keep"]
-        newest = self._database.query(statement, {"keep_count": keep_count})
-        return max([before_us, *(int(row[0]) + 1 for row in newest)])
+        return self._bound("oldest_to_keep", before_us, keep_count)
 
     def drop(self, before_us: int, limit: int) -> int:
         """Delete up to `limit` runs before this time, the oldest first; returns how many."""
-        statement = self._database.statements["drop"]
+        return self._drop("drop", before_us, limit)
+
+    def _bound(self, statement_name: str, before_us: int, keep_count: int) -> int:
+        newest = self._database.query(self._database.statements[statement_name], {"keep_count": keep_count})
+        return max([before_us, *(int(row[0]) + 1 for row in newest)])
+
+    def _drop(self, statement_name: str, before_us: int, limit: int) -> int:
+        statement = self._database.statements[statement_name]
         values = {"before_us": before_us, "limit": limit}
         changed: int = self._database.do(lambda ask: ask(statement, values).changed)
         return changed

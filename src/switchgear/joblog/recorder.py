@@ -405,21 +405,26 @@ class Recorder:
             self._tell("joblog_failed", {"error": error})
 
     def _trim(self) -> None:
-        """Delete old runs, a few at a time, with writes in between."""
+        """Delete old runs and old entries of the audit log, a few at a time, with writes in between."""
         count = 0
         try:
             before_us = time.time_ns() // 1000 - int(self.keep_seconds * SECOND_US)
-            self._log.drop_audit(before_us)
-            before_us = self._log.drop_bound(before_us, self.keep_count)
-            while not self._stopping.is_set():
-                dropped = self._log.drop(before_us, TRIM_ROWS)
-                count += dropped
-                if dropped < TRIM_ROWS or not self._write():
-                    break
+            self._drop_before(self._log.audit_drop_bound(before_us, self.keep_count), self._log.drop_audit)
+            count = self._drop_before(self._log.drop_bound(before_us, self.keep_count), self._log.drop)
         except StorageError as error:
             self._report_failure(error)
         if count:
             self._tell("joblog_trimmed", {"count": count})
+
+    def _drop_before(self, before_us: int, drop: Callable[[int, int], int]) -> int:
+        """Delete what is older, some rows at a time, until nothing is; returns how many."""
+        count = 0
+        while not self._stopping.is_set():
+            dropped = drop(before_us, TRIM_ROWS)
+            count += dropped
+            if dropped < TRIM_ROWS or not self._write():
+                break
+        return count
 
 
 def described_worker(worker: Worker) -> WorkerText:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 if TYPE_CHECKING:
     from switchgear.net.connections.tcp_connection import Connection
 
-__all__ = ["ForwardedConnection", "HeaderError", "PeerHeader", "forwarding_header", "read_header"]
+__all__ = ["SIGNATURE", "ForwardedConnection", "HeaderError", "PeerHeader", "forwarding_header", "read_header"]
 
 SIGNATURE: Final = b"\r\n\r\n\0\r\nQUIT\n"
 PREFIX: Final = struct.Struct("!12sBBH")  # signature, version and command, family, length of the rest

@@ -61,6 +61,7 @@ class Listeners:
         self.limits = config.limits
         self.tcp_listeners: list[TcpListener] = []  # all that accept connections, including those of ZeroMQ
         self.bridges: list[Bridge] = []
+        self.bound_to_functions: dict[TcpListener, bytes] = {}  # those that only the owner of a function can serve
         self.addresses: list[str] = []
         self.is_guest = False  # the server runs in a user's program, which has set the limit of descriptors
         self.is_private = False  # on TCP, only processes of the server's own user and of root may connect
@@ -283,6 +284,8 @@ class Listeners:
             own_url, self.hub, self.limits, make, config, self._handshakes(), self.tcp_listeners, self._access(url)
         )
         await self._bind(listener)
+        if zeromq_socket.function:
+            self.bound_to_functions[listener] = zeromq_socket.function
         return listener
 
     def _handshakes(self) -> HandshakeMaker | None:

@@ -321,6 +321,7 @@ class Service:
 
     async def _restore(self) -> bool:
         if self._owners is not None:
+            self._owners.bound_to_functions = self.listeners.bound_to_functions
             await self._owners.begin(self.hub)
             return True
         loading = asyncio.create_task(self.hub.load())

@@ -99,7 +99,7 @@ class StandbyGateway:
         scheme, host, port = self._addresses[place]
         return (host, port) if scheme == self._listeners[place].url.scheme else None
 
-    def header_for(self, host: str, port: int) -> bytes:
+    def header_for(self, host: str, port: int, place: int) -> bytes:
         """The header with the address of a peer, for the owner; empty if the owner does not read such headers."""
         if READS_HEADERS not in self._addresses:
             return b""
@@ -135,7 +135,7 @@ class PassedConnection(asyncio.Protocol):
 
     def __init__(self, gateway: StandbyGateway, place: int) -> None:
         self._gateway = gateway
-        self._place = place
+        self.place = place
         self._host = ""
         self._port = 0
         self.input_bytes = 0  # received, and not passed on to the owner yet
@@ -168,7 +168,7 @@ class PassedConnection(asyncio.Protocol):
         loop = asyncio.get_running_loop()
         until_s = loop.time() + PATIENCE_SECONDS
         while loop.time() < until_s:
-            address = self._gateway.address_for(self._place)
+            address = self._gateway.address_for(self.place)
             if address is not None:
                 with suppress(OSError, TimeoutError):
                     make = partial(OwnerConnection, self)
@@ -181,7 +181,7 @@ class PassedConnection(asyncio.Protocol):
         self.abort()
 
     def _pass_early_input(self, owner: OwnerConnection) -> None:
-        header = self._gateway.header_for(self._host, self._port)
+        header = self._gateway.header_for(self._host, self._port, self.place)
         owner.transport.writelines([header, *self._early] if header else self._early)
         self._early = []
         if self._has_ended:

@@ -123,6 +123,7 @@ class ZeromqSocket:
 
     make_session: MessageSessionMaker
     port_option: str = ""  # the option of the URL that has its port; empty for the port of the URL itself
+    function: bytes = b""  # of several nodes, only the owner of this function can serve the peers of the socket
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

@@ -49,13 +49,16 @@ class Statement(NamedTuple):
 
 
 PROCESS: Final = Statement(b"sg_process", b"SELECT pg_backend_pid()")
-# Plans that do not depend on the length of an array: a batch is looked up by id, whatever its size. And limits that the
-# database or the role has for everybody would end idle connections, and long commits again and again.
+# Plans that do not depend on the length of an array: a batch is looked up by id, whatever its size. A plan is made
+# once, often while the tables are empty, and would then read whole tables for each batch, until PostgreSQL has analyzed
+# them, after a minute: so it uses an index wherever there is one. And limits that the database or the role has for
+# everybody would end idle connections, and long commits again and again.
 SESSION: Final = Statement(
     b"sg_session",
-    b"SELECT set_config(name, CASE name WHEN 'plan_cache_mode' THEN 'force_generic_plan'"
-    b" WHEN 'default_transaction_read_only' THEN 'off' ELSE '0' END, false)"
+    b"SELECT set_config(name, CASE WHEN name = 'plan_cache_mode' THEN 'force_generic_plan'"
+    b" WHEN name = 'default_transaction_read_only' OR name LIKE 'enable%' THEN 'off' ELSE '0' END, false)"
     b" FROM pg_settings WHERE name IN ('plan_cache_mode', 'default_transaction_read_only', 'statement_timeout',"
+    b" 'enable_seqscan', 'enable_bitmapscan', 'enable_hashjoin', 'enable_mergejoin',"
     b" 'lock_timeout', 'transaction_timeout', 'idle_session_timeout', 'idle_in_transaction_session_timeout')",
 )
 

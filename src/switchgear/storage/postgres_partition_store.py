@@ -23,7 +23,8 @@ from switchgear.storage.postgres_fence import DEFAULT_LEASE_SECONDS
 from switchgear.storage.postgres_partitions import ClusterView, LeaseIsHeld, PostgresPartitions
 from switchgear.storage.postgres_reads import number
 from switchgear.storage.postgres_rows import bigint
-from switchgear.storage.sqlite_rows import decode_policy
+from switchgear.storage.postgres_writer import StagedRows
+from switchgear.storage.sqlite_rows import FUNCTION_ID, decode_policy
 
 __all__ = ["NodeAddress", "PartitionStore"]
 
@@ -32,6 +33,7 @@ NodeAddress = tuple[int, str, str, str]  # id, name, address, version
 
 # So many ids of functions are reserved at a time, and more of them when fewer than half are left.
 FUNCTION_IDS: Final = 10_000
+NOT_UNIQUE: Final = "23505"  # the SQLSTATE of a second row with the same key
 # The node that has this partition deletes old history, for all.
 HISTORY_PARTITION: Final = 0
 
@@ -187,6 +189,31 @@ class PartitionStore(PostgresStore):
         function_id = super()._new_function_id(name)
         self._next_function_id = function_id + 1
         return function_id
+
+    async def _put(self, batch: StagedRows) -> list[int]:
+        while True:
+            try:
+                return await super()._put(batch)
+            except PostgresRefusal as refusal:
+                if refusal.code != NOT_UNIQUE or not await self._use_stored_function_ids(batch):
+                    raise
+
+    async def _use_stored_function_ids(self, batch: StagedRows) -> bool:
+        """Use the ids of functions that other nodes have used first, meanwhile; returns whether there were any."""
+        before = dict(self._function_ids)
+        await self._learn_functions()
+        now = self._function_ids
+        ids = {function_id: now[name] for name, function_id in before.items() if now[name] != function_id}
+        for staged in (batch, self._staged) if ids else ():
+            for function_id in ids.keys() & staged.functions.keys():
+                _, name, paused, high, normal, low, policy = staged.functions.pop(function_id)
+                if paused is not None:  # otherwise only its id was needed
+                    staged.functions[ids[function_id]] = (ids[function_id], name, paused, high, normal, low, policy)
+            for rows in (staged.new, staged.changed):
+                for job_id, row in rows.items():
+                    if row[FUNCTION_ID] in ids:
+                        rows[job_id] = (*row[:FUNCTION_ID], ids[row[FUNCTION_ID]], *row[FUNCTION_ID + 1 :])
+        return bool(ids)
 
     # --- loading ---
 

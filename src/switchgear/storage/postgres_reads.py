@@ -197,7 +197,7 @@ class PostgresReads:
     async def plain(
         self, functions: Mapping[int, Function], only: Collection[int] | None = None
     ) -> AsyncGenerator[Sequence[PlainJob], None]:
-        """The plain ones of the unfinished jobs by id, some hundred at a time; with `only`, of these functions.
+        """The plain ones of the unfinished jobs by id, at most some hundred at a time; with `only`, of these functions.
 
         PostgreSQL finds the next ones while those before are being used: it may have a processor of its own.
         """
@@ -210,18 +210,20 @@ class PostgresReads:
                     return
                 asking = asyncio.create_task(self._ask_plain(number(result, count - 1, 0), only))
                 for start in range(0, count, PLAIN_PER_TURN):
-                    yield _plain_rows(result, range(start, min(count, start + PLAIN_PER_TURN)), functions)
+                    rows = _plain_rows(result, range(start, min(count, start + PLAIN_PER_TURN)), functions)
+                    if rows:
+                        self.jobs_read += len(rows)
+                        yield rows
                     await asyncio.sleep(0)
-                self.jobs_read += count
         finally:
             asking.cancel()
             await asyncio.gather(asking, return_exceptions=True)
 
     async def _ask_plain(self, after_id: int, only: Collection[int] | None) -> PGresult:
         if only is not None:
-            after = (bigint(after_id), bigint(PLAIN_AT_ONCE), integer_array(sorted(only), "integer"))
-            return await self.ask(self.reader, "owned_plain", *after)
-        return await self.ask(self.reader, "unfinished_plain", bigint(after_id), bigint(PLAIN_AT_ONCE))
+            functions = integer_array(sorted(only), "integer")
+            return await self.ask(self.reader, "owned_plain", bigint(after_id), functions)
+        return await self.ask(self.reader, "unfinished_plain", bigint(after_id))
 
     async def holding_their_key(
         self, functions: Mapping[int, Function], now_us: int, only: Collection[int] | None = None
@@ -445,6 +447,7 @@ class PostgresReads:
 
 
 def _plain_rows(result: PGresult, rows: range, functions: Mapping[int, Function]) -> list[PlainJob]:
+    """The plain jobs among these rows, of which the others have nothing but an id."""
     get = result.get_value
     return [
         (
@@ -456,6 +459,7 @@ def _plain_rows(result: PGresult, rows: range, functions: Mapping[int, Function]
             get(row, 5) or b"",
         )
         for row in rows
+        if get(row, 1) is not None
     ]
 
 

@@ -7,9 +7,9 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
-    from switchgear.verbs.table import OperatorVerb
+    from switchgear.verbs.operator_verb import OperatorVerb
 
-__all__ = ["ALL_ROLES", "AccessRules", "Origin", "Role", "refusal_of", "role_refusal"]
+__all__ = ["ALL_ROLES", "SUBMITTERS", "WORKERS", "AccessRules", "Origin", "Role", "refusal_of", "role_refusal"]
 
 
 class Role(Enum):
@@ -23,6 +23,9 @@ class Role(Enum):
 
 
 ALL_ROLES: Final = frozenset(Role)
+# Roles that may use a verb too, beside that of its row.
+SUBMITTERS: Final = frozenset({Role.SUBMIT})  # a submitter follows its jobs by their handles
+WORKERS: Final = frozenset({Role.WORK})  # a worker declares the limits and schedules of its program
 
 
 class Origin(Protocol):

@@ -6,7 +6,8 @@ from textwrap import wrap
 from typing import Any, Final, get_args, get_type_hints
 
 from switchgear.verbs.access import Role
-from switchgear.verbs.table import VERBS, Argument, Keeps, OperatorVerb
+from switchgear.verbs.operator_verb import Argument, Keeps, OperatorVerb
+from switchgear.verbs.table import VERBS
 
 __all__ = ["reference_page"]
 

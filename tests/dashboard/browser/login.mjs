@@ -52,6 +52,22 @@ check(refused.length === 0, `the server refused ${refused}`);
 await some.goto(`${base}#/flows`);
 await some.waitForSelector("main [role=alert]:has-text('may use only mail*')");
 
+// Two tabs of a browser have one cookie: when somebody else logs in, both show who that is.
+const shared = await browser.newContext({ viewport: { width: 1280, height: 860 } });
+const [here, there] = [await openPage(shared, problems), await openPage(shared, problems)];
+await here.goto(base);
+await here.fill("dialog input", viewer);
+await here.keyboard.press("Enter");
+await here.waitForSelector("text=Logged in as viewer");
+await there.goto(base);
+await there.click("text=Log out");
+await there.waitForSelector("dialog input");
+await here.waitForSelector("dialog input");
+await there.fill("dialog input", operator);
+await there.keyboard.press("Enter");
+for (const tab of [there, here]) await tab.waitForSelector("text=Logged in as ops");
+await shared.close();
+
 // One that may only submit is told what it lacks.
 const none = await openPage(await browser.newContext({ viewport: { width: 1280, height: 860 } }), problems);
 await none.goto(base);

@@ -140,6 +140,17 @@ await page.waitForTimeout(2000);
 check(await page.isVisible("main :text('There is no schedule')"), "an answer for another view came late, and was shown");
 await page.unroute(/v1\/workers/);
 
+// --- one of several servers that share the functions does not answer ---
+
+await page.route(/v1\/schedules/, async (route) => {
+  const response = await route.fetch();
+  await route.fulfill({ response, headers: { ...response.headers(), "switchgear-unreachable": "bob%20%C3%A9, eve", "switchgear-partitions-without-owner": "21" } });
+});
+await show(page, base, "schedules");
+await page.waitForSelector("main [role=status]:has-text('No answer from: bob é, eve. 21 of 64 partitions have no owner.')");
+await page.unroute(/v1\/schedules/);
+await page.waitForSelector("main [role=status]", { state: "detached" });
+
 // --- the server restarts ---
 
 await show(page, base, "functions");
@@ -157,6 +168,30 @@ await show(page, base, "functions");
 await page.waitForSelector("main a:has-text('after the restart')");
 await show(page, base, "stream");
 await isLive(page);
+
+// --- the clock of this computer is an hour wrong, and then it was asleep for a day ---
+
+const late = await openPage(await browser.newContext({ viewport: { width: 1280, height: 860 } }), problems);
+await late.addInitScript(() => {
+  const Real = Date;
+  globalThis.away = 3600000;
+  globalThis.Date = class extends Real {
+    constructor(...given) { super(...(given.length ? given : [Real.now() + globalThis.away])); }
+    static now() { return Real.now() + globalThis.away; }
+  };
+  const listen = EventSource.prototype.addEventListener;
+  EventSource.prototype.addEventListener = function (kind, call) { listen.call(this, kind, (event) => { if (!globalThis.isDeaf) call(event); }); };
+});
+const fresh = await submit({ function: "just now" });
+await show(late, base, "jobs");
+await isLive(late);
+await late.waitForSelector(`main tr:has(a:text-is("${fresh}")):has-text("s ago"), main tr:has(a:text-is("${fresh}")):has-text("now")`);
+const again = late.waitForRequest(/v1\/events/); // the connection that was open would be silent for ever
+await late.evaluate(() => { globalThis.away += 86400000; globalThis.isDeaf = true; });
+await again;
+await late.evaluate(() => { globalThis.isDeaf = false; });
+await isLive(late);
+await late.close();
 
 // --- the session ends while the page is open ---
 

@@ -275,6 +275,7 @@ class Parts:
             self.transitions,
             self.workers,
             self.schedules,
+            self.foreign,
         )
 
     @cached_property

@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from switchgear.net.owners.merging import MERGES, NodePart
-from switchgear.verbs.table import VERBS, OperatorVerb, Reach, checked
+from switchgear.verbs.operator_verb import OperatorVerb, Reach, checked
+from switchgear.verbs.table import VERBS
 from tests.net.operator_harness import OperatorHarness
 from tests.verbs.test_table import ANSWERS, READ_ARGUMENTS, busy_operator
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from switchgear.engine.engine import EngineSettings
+from switchgear.engine.requirements import MOST_DESCRIPTIONS
 from switchgear.joblog.recorder import described_worker
 from tests.protocols.http.harness import Answer, HttpHarness
 from tests.protocols.http.test_submitting import finish, submit, take
@@ -461,3 +462,59 @@ def test_a_worker_limits_the_attempts_of_a_job_that_has_no_limit() -> None:
         answer = harness.ask("w", "POST", "/v1/jobs/1/fail", body, {"Switchgear-Attempt": str(attempt)})
         assert answer.status == 204
     assert state(harness) == "failed"
+
+
+# --- workers that are registered and never heard of again ---
+
+
+def without_room(**settings: Any) -> HttpHarness:
+    """A server that has no memory for more workers: a stranger has registered them all, with long leases."""
+    harness = HttpHarness(settings=EngineSettings(memory_bytes=8 * 1024 * 1024))
+    fields = {"functions": ["f"], "lease": 604_800, **settings}
+    for _ in range(100_000):
+        before = len(harness.engine.workers)
+        assert harness.ask("stranger", "POST", "/v1/workers", fields).status == 201
+        if len(harness.engine.workers) == before:
+            return harness  # the oldest one has made room
+    raise AssertionError("there is always room")
+
+
+def test_a_worker_that_was_not_heard_of_for_longest_makes_room() -> None:
+    harness = without_room()
+    worker = register(harness, lease=60)
+    submit(harness)
+    assert len(harness.ask("w", "POST", f"/v1/workers/{worker}/poll").json["jobs"]) == 1
+    assert harness.ask("other", "POST", "/v1/functions/f/take").status == 204
+
+
+def test_workers_that_poll_stay_while_others_are_registered() -> None:
+    harness = without_room()
+    worker = register(harness)
+    count = len(harness.engine.workers)
+    for _ in range(10):
+        for _ in range(count // 2):
+            harness.ask("stranger", "POST", "/v1/workers", {"functions": ["f"], "lease": 604_800})
+        assert harness.ask("w", "POST", f"/v1/workers/{worker}/poll").status == 200
+
+
+def test_workers_with_jobs_and_workers_that_wait_make_no_room() -> None:
+    harness = without_room()
+    submit(harness)
+    busy, waiting = register(harness), register(harness)
+    (job,) = harness.ask("w", "POST", f"/v1/workers/{busy}/poll").json["jobs"]
+    harness.send("waiter", "POST", f"/v1/workers/{waiting}/poll?wait=600")
+    for _ in range(2 * len(harness.engine.workers)):
+        harness.ask("stranger", "POST", "/v1/workers", {"functions": ["f"], "lease": 604_800})
+    submit(harness)
+    assert [len(answer.json["jobs"]) for answer in harness.heard("waiter")] == [1]
+    path = f"/v1/jobs/{job['handle']}/result"
+    assert harness.ask("w", "PUT", path, b"", {"Switchgear-Attempt": "1"}).status == 204
+
+
+def test_a_registration_that_is_refused_leaves_no_worker() -> None:
+    harness = HttpHarness()
+    for number in range(MOST_DESCRIPTIONS):
+        register(harness, tags=[f"tag{number}"])
+    answer = harness.ask("w", "POST", "/v1/workers", {"functions": ["f"], "tags": ["one-more"], "lease": 604_800})
+    assert (answer.status, answer.code) == (429, "limit")
+    assert len(harness.engine.workers) == len(harness.setup.shared.workers.by_id) == MOST_DESCRIPTIONS

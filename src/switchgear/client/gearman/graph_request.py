@@ -179,6 +179,11 @@ class GraphEncoder:
                 same = [job_id for job_id, other in zip(more, policies[start_index:]) if other == policy]
                 self._append(_PREDECESSORS.pack(b"P", len(same), policy), Struct(f">{len(same)}Q").pack(*same))
 
+    @property
+    def functions(self) -> frozenset[bytes]:
+        """The functions of the jobs."""
+        return frozenset(function for function, _ in self._templates)
+
     def parts(self) -> list[bytes]:
         """All that was encoded."""
         self._flush()

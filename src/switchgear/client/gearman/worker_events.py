@@ -88,7 +88,7 @@ class ControlRequested:
     """An operator wants something of the worker, which answers with `send_status` and this number."""
 
     number: int
-    action: str  # one of switchgear.verbs.table.WORKER_ACTIONS, or one of a later version
+    action: str  # one of switchgear.verbs.permitted_values.WORKER_ACTIONS, or one of a later version
     slots: int = 0
     text: str = ""
 

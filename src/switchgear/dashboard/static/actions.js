@@ -6,6 +6,7 @@ import { texts } from "./texts.js";
 import { link } from "./router.js";
 import * as format from "./format.js";
 import { address, get, post, patch, remove } from "./api.js";
+import { tellTabs } from "./live.js";
 
 const UNDO_SECONDS = 8;
 const TYPED_FROM = 1000;
@@ -164,7 +165,7 @@ export async function submitJob(given = {}) {
       event.preventDefault();
       const form = new FormData(event.target);
       const body = { function: form.get("function"), payload: form.get("payload"), priority: form.get("priority") };
-      if (form.get("delay")) body.run_at = Date.now() / 1000 + Number(form.get("delay"));
+      if (form.get("delay")) body.run_at = format.now() + Number(form.get("delay"));
       isBusy = true;
       draw();
       try {
@@ -288,6 +289,7 @@ async function swap(token) {
   const answer = await fetch(address("v1/session"), {
     method: "POST", headers: { Authorization: `Bearer ${token}`, Accept: "application/json" },
   });
+  if (answer.ok) tellTabs({ type: "identity" });
   return answer.ok;
 }
 
@@ -317,6 +319,7 @@ export async function logIn(token = "") {
 export async function logOut() {
   try {
     await fetch(address("v1/session"), { method: "DELETE" });
+    tellTabs({ type: "identity" });
     location.reload();
   } catch (problem) {
     failed(problem);

@@ -1,6 +1,7 @@
 // Requests to the server.  All paths are relative to the page, so that it works under any path of a proxy.
 
 import { texts } from "./texts.js";
+import { serverTime } from "./format.js";
 
 export class Problem extends Error {
   constructor(status, document) {
@@ -12,6 +13,9 @@ export class Problem extends Error {
 }
 
 const base = new URL(".", document.baseURI);
+
+// What the answers since the last loading of a view lack, because servers that share the functions did not answer.
+export const lacking = { nodes: "", partitions: 0 };
 
 export function address(path, parameters) {
   const url = new URL(path, base);
@@ -35,6 +39,9 @@ async function ask(method, path, { parameters, body, signal, headers } = {}) {
     if (error.name === "AbortError") throw error;
     throw new Problem(0, { detail: texts.problems.unreachable, code: "unreachable" });
   }
+  serverTime(Date.parse(answer.headers.get("Date")) / 1000);
+  lacking.nodes ||= decodeURIComponent(answer.headers.get("Switchgear-Unreachable") || "");
+  lacking.partitions ||= Number(answer.headers.get("Switchgear-Partitions-Without-Owner"));
   if (answer.ok) return answer;
   let document = {};
   try {

@@ -3,7 +3,7 @@
 import { render } from "./vendor/lit-html.js";
 import { html, nothing, loading, problemBox } from "./parts.js";
 import { texts } from "./texts.js";
-import { features, get, optional, Problem } from "./api.js";
+import { features, get, lacking, optional, Problem } from "./api.js";
 import { live, watch } from "./live.js";
 import { current, link } from "./router.js";
 import { logIn, logOut, onToasts, submitJob, toastList } from "./actions.js";
@@ -36,7 +36,7 @@ const FILES = new Map(PLACES.flatMap(({ id, file, under = [] }) => [id, ...under
 
 const ANONYMOUS = "anonymous";
 const app = document.getElementById("app");
-const shown = { route: null, view: null, data: undefined, problem: null, at: -1, isMenuOpen: false, controller: null, loadedAt: 0 };
+const shown = { route: null, view: null, data: undefined, problem: null, at: -1, isMenuOpen: false, controller: null, loadedAt: 0, lacking: "" };
 const server = { version: "", prefix: "", alarms: 0, dead: 0, identity: null, features: null };
 
 let identified = null; // who the browser is logged in as: a promise
@@ -119,6 +119,7 @@ function draw() {
         </header>
         <main id="content" tabindex="-1">
           ${shown.problem && shown.data !== undefined ? html`<p class="alarm critical" role="alert"><span class="glyph">!</span>${shown.problem.message}</p>` : nothing}
+          ${shown.lacking ? html`<p class="alarm" role="status"><span class="glyph">!</span>${shown.lacking}</p>` : nothing}
           ${content()}
         </main>
       </div>
@@ -194,6 +195,7 @@ async function open(isAgain = false) {
 async function load() {
   const { route, view, controller } = shown;
   if (!view) return;
+  Object.assign(lacking, { nodes: "", partitions: 0 });
   try {
     const data = view.load ? await view.load(route, controller.signal, shown.data, live) : null;
     if (shown.route !== route) return;
@@ -206,6 +208,7 @@ async function load() {
     shown.problem = problem;
   } finally {
     shown.loadedAt = Date.now();
+    if (shown.route === route) shown.lacking = lacking.nodes || lacking.partitions ? texts.problems.lacking(lacking) : "";
   }
   update();
 }

@@ -55,7 +55,13 @@ const fullTime = new Intl.DateTimeFormat("en-GB", {
   fractionalSecondDigits: 3, timeZoneName: "short",
 });
 
-export const now = () => Date.now() / 1000;
+// The clock of the server, as its last message told it: that of this computer may be wrong.
+let skew = 0;
+export const now = () => Date.now() / 1000 + skew;
+export function serverTime(at) {
+  const away = at - Date.now() / 1000;
+  if (Number.isFinite(away)) skew = Math.abs(away) < 2 ? 0 : away;
+}
 
 // A moment: the time of day if it is today, otherwise with its day.
 export function moment(seconds) {

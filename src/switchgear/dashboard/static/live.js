@@ -6,9 +6,11 @@
 // Where there are no locks (plain http to another machine), each visible tab has its own stream.
 
 import { address } from "./api.js";
+import { serverTime } from "./format.js";
 
 const LOCK = "switchgear.events";
 const HISTORY = 60;
+const SILENT_MS = 20000; // there is an event every half second: a connection that is silent for longer is lost
 const tab = crypto.getRandomValues(new Uint32Array(2)).join("-");
 const channel = "BroadcastChannel" in globalThis ? new BroadcastChannel(`switchgear ${new URL(".", document.baseURI).pathname}`) : null;
 const hasLocks = Boolean(navigator.locks && channel);
@@ -66,8 +68,10 @@ function remember() {
   for (const [key, row] of live.topics.functions?.rows || []) {
     const now = { at, ended: row.done + row.failed + row.cancelled + row.expired };
     let known = live.history.get(key);
-    if (!known) live.history.set(key, (known = { ready: [], since: now, next: now }));
+    // After a restart of the server it counts from zero, and after a night asleep the curve would have a gap.
+    if (!known || now.ended < known.ended || at - known.at > SILENT_MS / 1000) live.history.set(key, (known = { ready: [], since: now, next: now }));
     if (at - known.next.at > HISTORY * 2) Object.assign(known, { since: known.next, next: now });
+    Object.assign(known, now);
     known.ready.push(row.ready);
     if (known.ready.length > HISTORY) known.ready.shift();
     known.rate = at - known.since.at > 5 ? Math.max(0, (now.ended - known.since.ended) / (at - known.since.at)) : null;
@@ -86,6 +90,7 @@ function apply(topic, message) {
   if (topic === "functions" || topic === "workers") applyTable(topic, kind, data);
   else if (topic === "overview") live.topics.overview = { ...(kind === "snapshot" ? {} : live.topics.overview), ...data };
   else live.topics[topic] = topic === "stream" ? true : data;
+  serverTime(message.at);
   listener(topic, kind, data, message.at);
 }
 
@@ -137,8 +142,14 @@ function lead() {
   })).catch(() => { isQueued = false; });
 }
 
+export function tellTabs(message) {
+  channel?.postMessage(message);
+}
+
 function hear(message) {
-  if (message.type === "want" && giveUpLead) {
+  if (message.type === "identity") { // somebody has logged in or out in another tab: this one has the same cookie
+    location.reload();
+  } else if (message.type === "want" && giveUpLead) {
     const known = wanted.get(message.tab) || [];
     if (message.topics.length) wanted.set(message.tab, message.topics);
     else wanted.delete(message.tab);
@@ -165,6 +176,7 @@ document.addEventListener("visibilitychange", announce);
 
 // A tab that wants a topic needs a snapshot of it, and only a new stream begins with one.
 let isForced = false;
+let heardAt = 0;
 function reconnectSoon(force = false) {
   isForced ||= force;
   clearTimeout(restart);
@@ -190,12 +202,13 @@ function connect(topics) {
   if (!text) return;
   open = text;
   source = new EventSource(address("v1/events", { topics: text }));
+  heardAt = Date.now();
   const tell = (status) => {
     if (mine.length && !document.hidden) setStatus(status);
     if (hasLocks && giveUpLead) channel.postMessage({ type: "status", status });
   };
   tell("connecting");
-  source.onopen = () => { refused = 0; tell("live"); };
+  source.onopen = () => { refused = 0; };
   source.onerror = () => {
     tell("lost");
     if (source && source.readyState === EventSource.CLOSED) {
@@ -212,9 +225,21 @@ function connect(topics) {
     source.addEventListener(kind, (event) => {
       if (!event.data) return;
       const message = JSON.parse(event.data);
+      heardAt = Date.now();
+      if (live.status !== "live") tell("live");
       const topic = kind === "job" ? `job:${message.data.handle}` : kind;
       if (mine.includes(topic)) apply(topic, message);
       if (hasLocks) channel.postMessage({ type: "event", topic, message });
     });
   }
 }
+
+// The computer was asleep, or something between here and the server is: an EventSource does not notice.
+setInterval(() => {
+  if (!source || Date.now() - heardAt < SILENT_MS) return;
+  setStatus("lost");
+  if (hasLocks) channel.postMessage({ type: "status", status: "lost" });
+  disconnect();
+  if (hasLocks) reconnectSoon();
+  else announce();
+}, 5000);

@@ -53,6 +53,7 @@ export const texts = {
   problems: {
     unknown: "The server refused, and did not say why.",
     unreachable: "The server does not answer. The page tries again by itself.",
+    lacking: ({ nodes, partitions }) => `Not everything is shown. ${nodes ? `No answer from: ${nodes}. ` : ""}${partitions ? `${partitions} of 64 partitions have no owner.` : ""}`,
     failed: "That did not work",
     notAllowed: "You may not look at this",
     notYours: ({ identity, roles, functions }) => (roles.includes("read") ? `This concerns every function, and ${identity} may use only ${functions.join(", ")}.` : `${identity} has the role ${roles.join(", ")}. To look at jobs, it needs the role read.`),

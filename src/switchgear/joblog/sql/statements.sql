@@ -56,5 +56,10 @@ FROM joblog_audit
 WHERE id < :before_id AND at_us >= :since_us AND at_us < :until_us
 ORDER BY id DESC LIMIT :limit
 
+-- name: oldest_audit_to_keep
+SELECT at_us FROM joblog_audit ORDER BY at_us DESC LIMIT 1 OFFSET :keep_count
+
 -- name: drop_audit
-DELETE FROM joblog_audit WHERE at_us < :before_us
+DELETE FROM joblog_audit WHERE id IN (
+    SELECT id FROM joblog_audit WHERE at_us < :before_us ORDER BY at_us LIMIT :limit
+)

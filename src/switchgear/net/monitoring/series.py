@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from math import isnan, nan
 from typing import Final
 
-from switchgear.verbs.table import SERIES_METRICS
+from switchgear.verbs.permitted_values import SERIES_METRICS
 
 __all__ = ["COUNTED", "FINE_SECONDS", "MINUTE_SECONDS", "WIDTH", "FunctionHistory", "PointBlocks"]
 

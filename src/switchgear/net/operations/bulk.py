@@ -21,7 +21,7 @@ from switchgear.protocols.handles import number_in_handle
 from switchgear.protocols.pending_read import Step
 from switchgear.refusals import REFUSED_COUNT, REFUSED_LIMIT, REFUSED_MANY
 from switchgear.verbs.answers import BulkProgress
-from switchgear.verbs.table import BULK_STATES, MOST_JOBS
+from switchgear.verbs.permitted_values import BULK_STATES, MOST_JOBS
 
 __all__ = ["BulkOperations"]
 

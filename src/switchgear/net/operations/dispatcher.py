@@ -39,7 +39,8 @@ from switchgear.protocols.pending_read import PendingRead, Step
 from switchgear.protocols.session import Session
 from switchgear.refusals import REFUSED_STORAGE
 from switchgear.verbs.answers import Incomplete
-from switchgear.verbs.table import VERBS, OperatorVerb, checked
+from switchgear.verbs.operator_verb import OperatorVerb, checked
+from switchgear.verbs.table import VERBS
 
 __all__ = ["COLLECTING", "Operations"]
 

@@ -16,7 +16,7 @@ from switchgear.net.operations.values import plain
 from switchgear.net.operations.verb_steps import ITEMS_PER_STEP, Steps
 from switchgear.protocols.pending_read import awaited
 from switchgear.verbs.live_answers import PastAnswer, PastFunction, PastRun, RunsAnswer
-from switchgear.verbs.table import SERIES_METRICS
+from switchgear.verbs.permitted_values import SERIES_METRICS
 
 __all__ = ["PastOperations", "RunRows"]
 

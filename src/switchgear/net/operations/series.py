@@ -19,7 +19,7 @@ from switchgear.net.operations.context import OperationsContext
 from switchgear.net.operations.values import plain
 from switchgear.net.operations.verb_steps import Steps
 from switchgear.verbs.live_answers import SeriesAnswer
-from switchgear.verbs.table import SERIES_METRICS
+from switchgear.verbs.permitted_values import SERIES_METRICS
 
 __all__ = ["SeriesOperations"]
 

@@ -16,7 +16,8 @@ from switchgear.net.operations.context import OperationsContext
 from switchgear.net.operations.verb_steps import Steps
 from switchgear.protocols.session import Session
 from switchgear.text import harmless
-from switchgear.verbs.table import EVENT_FUNCTION, OperatorVerb
+from switchgear.verbs.operator_verb import OperatorVerb
+from switchgear.verbs.permitted_values import EVENT_FUNCTION
 
 __all__ = ["check_arguments", "shown_arguments", "visible_answer"]
 

@@ -21,7 +21,7 @@ from switchgear.partitions import PARTITIONS
 from switchgear.protocols.pending_read import PendingRead, awaited
 from switchgear.refusals import REFUSED_STORAGE
 from switchgear.verbs.answers import Incomplete
-from switchgear.verbs.table import OperatorVerb
+from switchgear.verbs.operator_verb import OperatorVerb
 
 if TYPE_CHECKING:
     from switchgear.net.owners.member import OtherNode, OwnersMember

@@ -25,17 +25,18 @@ from switchgear.net.owners.asking import CHANGE_SECONDS, LIST_SECONDS, Asking, N
 from switchgear.net.owners.cluster_context import ClusterContext
 from switchgear.net.owners.live_parts import LIVE_VERBS, MERGE_ROWS
 from switchgear.net.owners.merging import MERGES, NodePart
-from switchgear.net.owners.verb_parts import GIVE_SCHEDULE, TEXT_VERBS, VerbParts
+from switchgear.net.owners.verb_parts import GIVE_SCHEDULE, SPAWN_FOREIGN, TEXT_VERBS, VerbParts
 from switchgear.protocols.handles import number_in_handle
 from switchgear.protocols.pending_read import Reading, Step, awaited
 from switchgear.protocols.session import Session
-from switchgear.refusals import REFUSED_COUNT
+from switchgear.refusals import REFUSED_COUNT, REFUSED_STORAGE
 from switchgear.verbs.answers import Incomplete
 from switchgear.verbs.completeness import told_incomplete
-from switchgear.verbs.table import VERBS, OperatorVerb, Reach
+from switchgear.verbs.operator_verb import OperatorVerb, Reach
+from switchgear.verbs.table import VERBS
 
 if TYPE_CHECKING:
-    from switchgear.net.owners.member import OwnersMember
+    from switchgear.net.owners.member import OtherNode, OwnersMember
 
 __all__ = ["ClusterOperations"]
 
@@ -78,6 +79,8 @@ class ClusterOperations(Operations):
             return (yield from self._asking.at_owner(row, given, values["function"].encode()))
         if reach is Reach.SCHEDULE:
             return (yield from self._at_schedule(row, given, values))
+        if row.name == "spawn":
+            return (yield from self._spawn(row, given, values, missing))
         if reach is Reach.JOB or (reach is Reach.JOBS and values["handle"] is not None):
             return (yield from self._at_job(row, given, values["handle"], missing))
         if reach is Reach.JOBS and values["function"] is not None:
@@ -199,6 +202,28 @@ class ClusterOperations(Operations):
                     return MERGES[row.name]([part], values)
         parts = yield from self._everywhere(row, {**given, "number": number}, missing)
         return MERGES[row.name](parts, values)
+
+    def _spawn(
+        self, row: OperatorVerb, given: dict[str, Any], values: dict[str, Any], missing: list[Incomplete]
+    ) -> Steps:
+        """Jobs of all nodes may wait for the job. It runs until this is answered, so none of them starts too early."""
+        answer = yield from self._at_job(row, given, values["handle"], missing)
+        job_ids = [self.context.job_id(handle) for handle in (values["handle"], *values["jobs"])]
+        asked = {"id": job_ids[0], "jobs": job_ids[1:]}
+        for node in self._member.other_nodes():
+            answer["successors"] += yield from self._spawn_at(node, asked)
+        owner = self._hub.engine.foreign_predecessors.is_own(job_ids[0])
+        if not owner:
+            answer["successors"] += yield from self._parts.carry_out(SPAWN_FOREIGN, asked)
+        return answer
+
+    def _spawn_at(self, node: OtherNode, asked: dict[str, Any]) -> Steps:
+        reply = yield from awaited(self._asking.ask(node, SPAWN_FOREIGN, asked, CHANGE_SECONDS))
+        try:
+            return value_of(reply)
+        except NodeSilent:
+            text = f"the node {node.name} has not answered; whether its jobs wait for the new ones is not known"
+            raise Refused(REFUSED_STORAGE, text) from None
 
     # --- changes of many jobs ---
 

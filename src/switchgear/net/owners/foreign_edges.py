@@ -17,6 +17,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
+from switchgear.engine.job_commands import CANCELLED_WITH_SUCCESSORS
 from switchgear.errors import StorageError
 from switchgear.model import DONE, FINAL_STATES, Job
 from switchgear.net.hub import Hub
@@ -40,10 +41,14 @@ log = logging.getLogger("switchgear")
 
 # So many jobs are read at a time.
 READ_AT_ONCE: Final = 500
+# So many steps of a cancellation are done in one turn.
+CANCELLED_PER_TURN: Final = 200
 # How soon a job is looked at again that is on its way from one node to another, or whose end is being stored.
 PAUSE_SECONDS: Final = 0.05
-# How soon nodes are asked again whether they have a job that is not stored.
-REPEAT_SECONDS: Final = 1.0
+# How often the state of a job is read whose owner cannot be reached.
+UNREACHABLE_SECONDS: Final = 1.0
+# How soon nodes are asked again about a job.
+REPEAT_SECONDS: Final = 0.5
 # How often entries are looked for that no job waits for any more.
 SWEEP_SECONDS: Final = 1.0
 ALL_PARTITIONS: Final = (1 << PARTITIONS) - 1
@@ -58,11 +63,12 @@ class JobHeads(Protocol):
 class Predecessor:
     """A job that jobs of this node wait for and that this node does not have."""
 
-    __slots__ = ("absent", "asked_s", "changes", "function", "is_confirmed", "link")
+    __slots__ = ("absent", "asked_s", "changes", "function", "is_confirmed", "link", "was_unfinished")
 
     def __init__(self) -> None:
         self.function: bytes | None = None  # None: not known yet
         self.link: RelayLink | None = None  # to the node that was asked to tell of it
+        self.was_unfinished = False  # when it was looked at last
         self.is_confirmed = False  # the node has answered that it will
         self.changes = 0  # how many messages about it came
         self.asked_s = 0.0  # when all nodes were asked
@@ -204,9 +210,9 @@ class ForeignEdges:
         if self._pending:
             self._is_pending.set()
 
-    def _look_later(self, job_ids: Sequence[int]) -> None:
+    def _look_later(self, job_ids: Sequence[int], seconds: float = PAUSE_SECONDS) -> None:
         if job_ids:
-            asyncio.get_running_loop().call_later(PAUSE_SECONDS, self._look_at_again, job_ids)
+            asyncio.get_running_loop().call_later(seconds, self._look_at_again, job_ids)
 
     def _sweep(self) -> None:
         self._sweeping = asyncio.get_running_loop().call_later(SWEEP_SECONDS, self._sweep)
@@ -262,9 +268,29 @@ class ForeignEdges:
                     continue
                 if entry.changes != changes or self._foreign.is_own(job_id):
                     self._look_at_again((job_id,))
-                elif not self._is_settled(job_id, entry, found.get(job_id)):
+                    continue
+                head = found.get(job_id)
+                if head is not None and head.error == CANCELLED_WITH_SUCCESSORS:
+                    await self._cancel_waiting(entry, head)
+                if not self._is_settled(job_id, entry, head):
                     later.append(job_id)
         self._look_later(later)
+
+    async def _cancel_waiting(self, entry: Predecessor, head: Job) -> None:
+        """A job of another node was cancelled together with all that wait for it, which some jobs of this node did."""
+        if self._relay.is_ours(head.function.name):
+            return
+        engine = self._engine
+        steps = 0
+        for waiting in self._foreign.waiting_for(head.id):
+            # Jobs that came later only wait for a cancelled job.
+            if not entry.was_unfinished and waiting.created_us > head.finished_us:
+                continue
+            for _ in engine.cancel_in_steps(waiting, cascade=True):
+                steps += 1
+                if steps % CANCELLED_PER_TURN == 0:
+                    await asyncio.sleep(0)
+                    self._hub.begin_turn()
 
     def _is_settled(self, job_id: int, entry: Predecessor, head: Job | None) -> bool:
         """Do what follows from the stored state of a job; False if it has to be looked at again."""
@@ -284,14 +310,19 @@ class ForeignEdges:
             return True
         link = self._relay.links.get(self._relay.partition_of(entry.function))
         if link is None:
-            return False
+            self._look_later((job_id,), UNREACHABLE_SECONDS)
+            return True
         if entry.link is link and entry.is_confirmed:
+            entry.was_unfinished = not has_failed
             if has_failed:
                 self._foreign.has_failed(head)
             return True
-        entry.link, entry.is_confirmed, entry.absent = link, False, None
-        link.send(Await([job_id]))
-        return True
+        now_s = asyncio.get_running_loop().time()
+        if entry.link is not link or now_s > entry.asked_s + REPEAT_SECONDS:
+            entry.link, entry.is_confirmed, entry.absent = link, False, None
+            entry.asked_s = now_s
+            link.send(Await([job_id]))
+        return False  # the owner may have to restore it, or to take it from its inbox, before it answers
 
     def _ask_all(self, job_id: int, entry: Predecessor) -> bool:
         """Ask all nodes for a job that is not stored; False if that must be repeated."""

@@ -23,6 +23,7 @@ from switchgear.net.owners.messages import (
     ChannelMessage,
     Message,
     Revoke,
+    Serves,
     VerbAnswer,
     decode_from_owner,
     decode_to_owner,
@@ -61,10 +62,9 @@ class AcceptedLink(LinkConnection):
         listener = self._listener
         listener.unproven.pop(self, None)
         self.node_id = self._accepting.hello.node_id
-        assert self._transport is not None
-        host, port = (self._transport.get_extra_info("peername") or ("", 0))[:2]
-        transport = LinkTransport(self, host, port)
+        transport = LinkTransport(self, *self._address())
         name = self._accepting.hello.name
+        self.begin_turn()
         self.session = LinkSession(listener.hub, listener.relay, listener.run_verb, transport, name)
 
     def begin_turn(self) -> None:
@@ -73,6 +73,16 @@ class AcceptedLink(LinkConnection):
     def received(self, message: Any) -> None:
         assert self.session is not None
         self.session.receive(message)
+
+    def failed(self, reason: str) -> None:
+        """Report a peer that has proven nothing, or has sent what no node sends: few lines for many of them."""
+        host, port = self._address()
+        self._listener.hub.telemetry.emit("link_refused", host=host, port=port, reason=reason)
+
+    def _address(self) -> tuple[str, int]:
+        assert self._transport is not None
+        host, port = (self._transport.get_extra_info("peername") or ("", 0))[:2]
+        return host, port
 
     def connection_lost(self, error: Exception | None) -> None:
         super().connection_lost(error)
@@ -157,6 +167,8 @@ class NodeLink(LinkConnection):
         self.is_usable = False
         self.is_closed = False
         self.why_failed = ""
+        self.node_id = handshake.to_node_id
+        self.served: dict[bytes, tuple[str, int]] = {}
 
     # --- the beginning ---
 
@@ -220,6 +232,8 @@ class NodeLink(LinkConnection):
             read = self._asked.pop(message.number, None)
             if read is not None:
                 read.finish(message)
+        elif isinstance(message, Serves):
+            self.served = {function: (host, port) for function, host, port in message.listeners}
         else:
             self._relay.receive(self, message)
 

@@ -107,6 +107,7 @@ class Opening:
     """The handshake of the node that opens a link."""
 
     def __init__(self, secret: bytes, node_id: int, name: str, to_node_id: int) -> None:
+        self.to_node_id = to_node_id
         self._secret = secret
         self._hello = Hello(PROTOCOL_VERSION, node_id, name, to_node_id, secrets.token_bytes(NONCE_BYTES))
         self.sealing: Sealing | None = None  # of the records that follow, when the handshake is complete

@@ -42,6 +42,7 @@ from switchgear.net.owners.messages import (
     RetryWanted,
     Revoke,
     Room,
+    Serves,
     SubmissionRefused,
     Submit,
     Unwatch,
@@ -123,6 +124,8 @@ class LinkSession(Output):
             LookIntoInbox: self._on_look_into_inbox,
         }
         relay.edges.sessions[self] = None
+        if relay.served:
+            self.send(Serves(relay.served))
 
     def receive(self, message: Message) -> None:
         """Handle a message of the node, as the engine's speaker."""
@@ -335,10 +338,16 @@ class LinkSession(Output):
                 return  # the node asks again
             for job_id in unknown:
                 head = heads.get(job_id)
-                if self._has_awaited(job_id) or (head is not None and self._relay.is_ours(head.function.name)):
+                if self._has_awaited(job_id):
                     found.append(job_id)
-                elif head is not None or self._relay.passed_on(job_id) is None:
+                elif head is None:
+                    if not self._relay.is_unanswered(job_id):
+                        missing.append(job_id)
+                elif not self._relay.is_ours(head.function.name):
                     missing.append(job_id)
+                elif head.state in FINAL_STATES:
+                    found.append(job_id)
+                # Otherwise it is in the inbox of this node, or is being restored: the other node asks again.
         self.awaited.difference_update(missing)
         if not self._is_closed:
             self.await_commit()  # a foreground job is stored from now on
@@ -530,4 +539,5 @@ def progress_of(job: Job, known_as: int) -> Progress:
 
 def end_of(job: Job, known_as: int) -> End:
     """The message with the end of a job, for the node that knows the job as `known_as`."""
-    return End(known_as, int(job.state), job.result_code, job.error, job.result, job.warnings)
+    cause = int(job.log[-1][0])
+    return End(known_as, int(job.state), job.result_code, job.error, job.result, job.warnings, cause)

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import socket
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Final, NamedTuple
@@ -22,10 +22,12 @@ from switchgear.engine.placement import FOREIGN_LIMIT
 from switchgear.errors import ConfigError, Fenced, StorageError
 from switchgear.model import Cause, Function
 from switchgear.net.cluster import EVERY_HOST, GONE_LEASES
+from switchgear.net.connections.tcp_listener import TcpListener
 from switchgear.net.hub import Hub
 from switchgear.net.owners.borrowing import Borrowing
 from switchgear.net.owners.channels import ClusterChannels
 from switchgear.net.owners.foreign_edges import ForeignEdges
+from switchgear.net.owners.function_gateway import FunctionGateway
 from switchgear.net.owners.link import LinkListener, NodeLink
 from switchgear.net.owners.link_handshake import Opening
 from switchgear.net.owners.link_session import LinkSession, RunVerb
@@ -47,7 +49,7 @@ __all__ = ["OtherNode", "OwnersMember", "owners_store"]
 log = logging.getLogger("switchgear")
 
 # The protocols of which every request was tried through other nodes.
-SCHEMES: Final = ("gearman", "gearmonkey", "http", "pingpong", "wmp")
+SCHEMES: Final = ("dwork", "gearman", "gearmonkey", "http", "pingpong", "wmp")
 NO_BRIDGE: Final = (
     "with cluster.mode = owners there is no bridge to a Redis, because one server has to know all jobs of a Redis; let"
     " its clients and workers connect to a gearmonkey:// listener instead"
@@ -101,6 +103,8 @@ class OwnersMember:
         self._connecting: dict[int, asyncio.Task[None]] = {}
         self._ids_end = 0
         self._is_leaving = False
+        self.bound_to_functions: Mapping[TcpListener, bytes] = {}  # the service sets it
+        self._gateway: FunctionGateway
         self._changing = asyncio.Lock()  # what this node owns
         self._is_look_due = asyncio.Event()  # before its time
         self._secret = b""
@@ -131,6 +135,9 @@ class OwnersMember:
         relay.edges = ForeignEdges(hub, self._store, relay, self.other_nodes)
         self.channels.is_ours = relay.is_ours
         engine.placement = relay
+        for function in engine.functions.values():  # listeners have named them
+            function.limits = [FOREIGN_LIMIT] * 3
+        relay.served = self._served()
         hub.own_name = self.name
         hub.changes.reserved_ids = NO_BOUND  # ids come in blocks that are stored before they are used
         hub.commits.output.owners = relay
@@ -144,10 +151,22 @@ class OwnersMember:
         self._listener.node_id = self._node_id
         await self._new_ids()
         engine.advance(hub.clock.now_us())
+        self._gateway = FunctionGateway(
+            self.bound_to_functions, self._config.limits, hub, relay, self._secret, self._node_id
+        )
         await self._look()
         hub.commits.start()
         self._borrowing.start()
         relay.edges.start()
+
+    def _served(self) -> list[tuple[bytes, str, int]]:
+        """The listeners that only the owner of a function can serve, as other nodes reach them."""
+        served: list[tuple[bytes, str, int]] = []
+        for listener, function in self.bound_to_functions.items():
+            host, port = listener.endpoints[0]
+            own_host = self._config.cluster.host or (socket.gethostname() if host in EVERY_HOST else host)
+            served.append((function, own_host, port))
+        return served
 
     def _host(self) -> str:
         """The host at which other nodes reach this one."""
@@ -295,6 +314,7 @@ class OwnersMember:
         self.relay.use_links(links)
         self.channels.use_links(node.link for node in self.other_nodes() if node.link is not None)
         self._borrowing.offer_soon()
+        self._gateway.follow()
 
     # --- taking and giving partitions ---
 
@@ -452,6 +472,7 @@ class OwnersMember:
     async def close(self) -> None:
         """Close all links."""
         self._borrowing.close()
+        self._gateway.close()
         self.relay.edges.close()
         self.relay.stored_for_owners.close()
         for task in self._connecting.values():

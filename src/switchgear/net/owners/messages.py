@@ -42,6 +42,7 @@ __all__ = [
     "RetryWanted",
     "Revoke",
     "Room",
+    "Serves",
     "SubmissionRefused",
     "Submit",
     "Unwatch",
@@ -245,6 +246,7 @@ class End(Message, tag=24):
     error: bytes | None
     result: bytes
     warnings: bytes
+    cause: int = 0
 
 
 class Assign(Message, tag=25):
@@ -314,9 +316,15 @@ class AwaitedRetried(Message, tag=31):
     id: int
 
 
+class Serves(Message, tag=32):
+    """The listeners of this node that only the owner of a function can serve: function, host and port."""
+
+    listeners: list[tuple[bytes, str, int]]
+
+
 Report = Done | Failed | Lost | Give | RetryWanted | Progress | Data | Warn
 ToOwner = Submit | Watch | Unwatch | Room | Report | Ask | Listen | Await | AwaitNoMore | LookIntoInbox
-OwnersAnswer = Accepted | SubmissionRefused | Moved | VerbAnswer | ChannelMessage | Reported
+OwnersAnswer = Serves | Accepted | SubmissionRefused | Moved | VerbAnswer | ChannelMessage | Reported
 AboutAwaited = Awaited | AwaitedEnded | AwaitedRetried
 FromOwner = OwnersAnswer | Progress | Data | Warn | End | Assign | Revoke | AboutAwaited
 

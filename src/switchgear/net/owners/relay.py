@@ -19,10 +19,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from switchgear.engine.engine import Engine
-from switchgear.engine.placement import BORROWED, Placement
+from switchgear.engine.placement import BORROWED, FOREIGN_LIMIT, Placement
 from switchgear.engine.submit_options import SubmitOptions
 from switchgear.errors import Refused
-from switchgear.model import FINAL_STATES, Function, Job, JobState, Peer
+from switchgear.model import FINAL_STATES, Cause, Function, Job, JobState, Peer
 from switchgear.net.owners.channels import ClusterChannels
 from switchgear.net.owners.foreign_edges import ForeignEdges
 from switchgear.net.owners.messages import (
@@ -52,12 +52,16 @@ PATIENCE_SECONDS: Final = 30.0
 # So many submissions may wait for answers of owners; a client that sends more is refused, as by a full queue.
 MOST_UNANSWERED: Final = 100_000
 FAILED_CODE: Final = 255
+CAUSES_OF_SUCCESSORS: Final = frozenset((Cause.DOOMED, Cause.SKIPPED))
 # So many ids stay for single jobs when a graph reserves some.
 SPARE_IDS: Final = 1 << 19
 
 
 class RelayLink(Protocol):
     """The link to an owner."""
+
+    node_id: int
+    served: dict[bytes, tuple[str, int]]  # by function, the listener for its connections
 
     def send(self, message: Message) -> None: ...
 
@@ -103,6 +107,7 @@ class Relay(Placement):
         self.channels = channels
         self.edges: ForeignEdges  # the member sets it, and the next one
         self.stored_for_owners: StoredForOwners
+        self.served: list[tuple[bytes, str, int]] = []  # what this node tells others with `Serves`
         self.look_soon: Callable[[], None] = lambda: None
         self.ids_end = 0  # this node may use ids below it
         self.ready: set[int] = set()  # partitions that this node has, with all their jobs
@@ -188,12 +193,14 @@ class Relay(Placement):
         return None if shadow is None else shadow.job
 
     def stand_in(self, job: Job) -> Job | None:
-        if job.state in FINAL_STATES or self.is_ours(job.function.name):
+        if job.state in FINAL_STATES:
             return None
         shadow = self._shadows.get(job.id)
         if shadow is not None:
             return shadow.job
-        function = self.engine.function_named(job.function.name)
+        # It may be a job of this node that is in the inbox, and is asked for by this node's link to itself.
+        function = Function(job.function.name)
+        function.limits = [FOREIGN_LIMIT] * 3
         made = Job(job.id, function, job.unique, b"", job.priority, job.delivery, job.created_us)
         made.state = job.state
         return made
@@ -243,7 +250,14 @@ class Relay(Placement):
         unanswered, reports = self._unanswered, self._reports
         if not unanswered and not reports:
             return False
-        return any(job.id in unanswered or job.id in reports for _, job in promised)
+        for _, job in promised:
+            # By identity: if this node has become the owner, the real job has the same id, and is answered for by the
+            # link of this node to itself.
+            shadow = unanswered.get(job.id)
+            report = reports.get(job.id)
+            if (shadow is not None and shadow.job is job) or (report is not None and report.copy is job):
+                return True
+        return False
 
     def lost_reports(self, promised: Sequence[tuple[int, Job]]) -> list[int]:
         """The places of answers that would say that a report is stored, and its owner has not said so."""
@@ -383,6 +397,8 @@ class Relay(Placement):
         job.state = JobState(end.state)
         job.finished_us = self.engine.now_us
         job.result = end.result
+        if end.cause in CAUSES_OF_SUCCESSORS:  # by which sessions tell what the error is
+            job.moves = [Cause.SUBMITTED_WAITING, job.created_us, Cause(end.cause), job.finished_us]
         if end.code:
             job.result_code = end.code
         if end.error is not None:

@@ -23,14 +23,16 @@ from switchgear.protocols.handles import number_in_handle
 from switchgear.protocols.pending_read import awaited
 from switchgear.refusals import REFUSED_LIMIT, REFUSED_STORAGE
 from switchgear.verbs.answers import PlaceAnswer
-from switchgear.verbs.table import VERBS, Reach, checked
+from switchgear.verbs.operator_verb import Reach, checked
+from switchgear.verbs.table import VERBS
 
-__all__ = ["GIVE_SCHEDULE", "TEXT_VERBS", "VerbParts"]
+__all__ = ["GIVE_SCHEDULE", "SPAWN_FOREIGN", "TEXT_VERBS", "VerbParts"]
 
 STATE_NAMES: Final = {state: state.name.lower() for state in JobState}
 # The verbs that only the text protocol has, and that change a function. Their arguments are checked there.
 GIVE_SCHEDULE: Final = "give_schedule"  # what nodes ask each other, and no peer can ask
 LIVE: Final = frozenset(LIVE_VERBS.values())
+SPAWN_FOREIGN: Final = "spawn_foreign"  # only nodes ask for it
 TEXT_VERBS: Final = frozenset({"queue_limits", "create_function", "drop_function"})
 
 
@@ -56,13 +58,14 @@ class VerbParts:
             "queue_limits": self._queue_limits,
             "create_function": self._create_function,
             "drop_function": self._drop_function,
+            SPAWN_FOREIGN: self._spawn_foreign,
         }
 
     def carry_out(self, verb: str, given: dict[str, Any]) -> Steps:
         """The answer of this node; raises FunctionMoved, LookupError, ValueError or Refused."""
         if verb == GIVE_SCHEDULE:
             return (yield from self._give_schedule(given))
-        if verb in LIVE:
+        if verb in LIVE or verb == SPAWN_FOREIGN:
             return (yield from self.carry_out_here(verb, given))
         row = VERBS.get(verb)
         if row is None or row.reach is Reach.HERE:
@@ -230,6 +233,19 @@ class VerbParts:
         if not known:
             raise LookupError("there is no such bulk action, or it ended long ago")
         return list(known)
+
+    def _spawn_foreign(self, given: dict[str, Any]) -> Steps:
+        """Let the jobs of this node that wait for a job of another node wait for more; returns how many they are."""
+        job_id, job_ids = int(given["id"]), tuple(map(int, given["jobs"]))
+        if self._engine.foreign_predecessors.is_own(job_id):
+            return 0  # its owner has done that
+        count = 0
+        for _ in self._engine.let_waiting_wait(job_id, job_ids):
+            count += 1
+            if count % ITEMS_PER_STEP == 0:
+                yield False
+        yield from ()
+        return count
 
     # --- verbs of the text protocol ---
 

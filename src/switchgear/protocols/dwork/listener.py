@@ -25,4 +25,4 @@ class DworkSessionFactory(ZeromqSessionFactory):
             lease_us=int(url.seconds("lease") * SECOND_US),
             host=self.server.host_name.encode(),
         )
-        return [ZeromqSocket(partial(DworkSession, setup=setup))]
+        return [ZeromqSocket(partial(DworkSession, setup=setup), function=setup.function)]

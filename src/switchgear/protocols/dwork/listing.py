@@ -56,11 +56,20 @@ def on_lookup(session: DworkSessionBase, envelope: Message, query: Query) -> Ite
     session.answer(envelope, answer)
 
 
+def end_of_ids(session: DworkSessionBase) -> int:
+    """No task has this id or a higher one; ids of tasks that came by another node may be above the next one of this."""
+    end = session.engine.next_job_id
+    if session.engine.placement is not None:
+        newest = next(session.engine.newest_first(0), None)
+        end = max(end, newest.id + 1 if newest is not None else 0)
+    return end
+
+
 def on_list(session: DworkSessionBase, envelope: Message, query: Query) -> Iterator[Step]:
     most = min(query.n or MOST_LISTED, MOST_LISTED)
     tasks: list[Task] = []
     size = 0
-    end = session.engine.next_job_id
+    end = end_of_ids(session)
     start = max(1, query.cursor or 0)
     for _ in range(MOST_WINDOWS):
         stop = min(start + WINDOW, end)
@@ -73,11 +82,31 @@ def on_list(session: DworkSessionBase, envelope: Message, query: Query) -> Itera
             tasks.append(describe(job, names[job.id]))
             size += size_of(tasks[-1])
         start = max(start, stop)
+        if not jobs and session.engine.placement is not None:
+            start = yield from next_used_id(session, start, end)
         if start >= end or len(tasks) >= most or size >= ENOUGH_BYTES:
             break
         yield False
     cursor = start if start < end else None
     session.answer(envelope, encode(Query(QueryType.OK, tasks, cursor=cursor)))
+
+
+def next_used_id(session: DworkSessionBase, start: int, end: int) -> Reading[int]:
+    """An id before which there are no jobs from `start` on, and soon after which there is one, or `end`. The ids of
+    several nodes come in blocks of millions, of which most are never used."""
+    step = WINDOW
+    while start < end:
+        stop = min(start + step, end)
+        first = next(iter(session.engine.jobs.values(start)), None)
+        kept = yield from session.context.find_kept(stop, 1)
+        if not (first is not None and first.id < stop) and not (kept and kept[0].id >= start):
+            start = stop
+            step *= 2
+        elif step <= WINDOW:
+            break
+        else:
+            step = max(WINDOW, step // 2)
+    return start
 
 
 def tasks_between(session: DworkSessionBase, start: int, stop: int) -> Reading[list[Job]]:

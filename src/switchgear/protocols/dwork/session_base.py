@@ -11,7 +11,7 @@ from mypy_extensions import mypyc_attr
 
 from switchgear.errors import PeerError, Refused
 from switchgear.memory import FOR_WAITING
-from switchgear.model import SECOND_US, Cause, Job, Timer, Worker
+from switchgear.model import SECOND_US, Cause, Function, Job, Timer, Worker
 from switchgear.protocols.context import Context
 from switchgear.protocols.dwork.codec import TransferWriter, encode
 from switchgear.protocols.dwork.known_workers import KnownWorker, KnownWorkers
@@ -90,8 +90,8 @@ class DworkSessionBase(MessageSession):
         self.setup = setup
         self.known_workers = KnownWorkers()
         self.transfers = TransferWriter(setup.host)
-        self.function = self.engine.function_named(setup.function)
-        self.function.released_first = True
+        self._function = self.engine.function_named(setup.function)
+        self._function.released_first = True
         self.is_arriving = False  # while a message is handled on its arrival, and not in steps later
         self._speakers: dict[
             bytes, dict[bytes, KnownWorker]
@@ -99,6 +99,14 @@ class DworkSessionBase(MessageSession):
         self._leaving: dict[Timer, KnownWorker] = {}  # workers that are deregistered unless they send a request
         self._blocked = 0  # number of waiting Steals
         self._waiting: dict[bytes, dict[int, KnownWorker]] = {}  # the same by sender and ticket
+
+    @property
+    def function(self) -> Function:
+        """The function of which the tasks are jobs; a new object after another node has had it."""
+        function = self._function
+        if function.dropped:
+            function = self._function = self.engine.function_named(self.setup.function)
+        return function
 
     # --- answers ---
 

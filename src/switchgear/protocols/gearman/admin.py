@@ -18,7 +18,8 @@ from switchgear.protocols.gearman.session import GearmanSession, refusal_code
 from switchgear.protocols.pending_read import Step
 from switchgear.text import escaped_name, harmless
 from switchgear.verbs.access import Role
-from switchgear.verbs.table import VERBS, OperatorVerb, Reach
+from switchgear.verbs.operator_verb import OperatorVerb, Reach
+from switchgear.verbs.table import VERBS
 
 __all__ = ["ON_COMMAND", "first_line_refusal", "on_line"]
 

@@ -26,7 +26,7 @@ from switchgear.protocols.gearman.admin import (
 from switchgear.protocols.gearman.session import GearmanSession, refusal_code
 from switchgear.protocols.pending_read import Step
 from switchgear.text import escaped_name, harmless
-from switchgear.verbs.table import MOST_JOBS, UNFINISHED_NAMES
+from switchgear.verbs.permitted_values import MOST_JOBS, UNFINISHED_NAMES
 
 __all__ = ["ON_CLUSTER_COMMAND", "answer_of_cluster"]
 

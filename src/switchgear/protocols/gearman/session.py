@@ -41,7 +41,7 @@ from switchgear.protocols.transport import PeerTransport
 from switchgear.refusals import REFUSALS
 from switchgear.text import harmless
 from switchgear.verbs.access import AccessRules, refusal_of
-from switchgear.verbs.table import OperatorVerb
+from switchgear.verbs.operator_verb import OperatorVerb
 
 __all__ = [
     "GearmanSession",

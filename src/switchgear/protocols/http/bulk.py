@@ -16,7 +16,7 @@ from switchgear.protocols.http.routing import RouteCall
 from switchgear.protocols.http.schemas import bulk_decoder, given_fields
 from switchgear.protocols.http.session import HttpSession
 from switchgear.protocols.pending_read import Step
-from switchgear.verbs.table import BULK_STATES
+from switchgear.verbs.permitted_values import BULK_STATES
 
 __all__ = ["on_abort_bulk", "on_get_bulk", "on_list_bulk", "on_start_bulk"]
 

@@ -34,6 +34,8 @@ LONGEST_REMEMBERED_BYTES: Final = 1_024
 USUAL_LINE: Final = re.compile(rb"(GET|HEAD|POST|PUT|PATCH|DELETE) (/[A-Za-z0-9/:._~%?&=+,@-]*) HTTP/1\.1\r\n")
 USUAL_IN_TARGET: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789/:._~%?&=+,@-"
 
+LAST_NUMBER: Final = re.compile(rb"(/|/.*[^0-9])([0-9]{1,20})([^0-9]*)")
+
 # What may follow the last chunk; it is ignored, but must be what every reader takes for a header.
 TRAILER: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*")
 
@@ -215,6 +217,11 @@ class RequestDecoder:
         # That head before and after its target, if its first line is a usual one.
         self._last_start = b""
         self._last_rest = b""
+        # The same before and after the last number in the target, and how many digits it has; 0: there is none.
+        self._number_start = b""
+        self._number_rest = b""
+        self._number_digits = 0
+        self._number_end_bytes = 0  # of the target, after the number
         # A BytesIO gives its contents away without a copy, so a body of many megabytes is in memory once.
         self._body: BytesIO | None = None
         self._body_bytes = 0
@@ -283,6 +290,15 @@ class RequestDecoder:
             if data[start:end] == self._last_bytes:  # compiled, `startswith` takes three times as long
                 self._requests += 1
                 return self._read_after_head(last, data, end, requests)
+            digits_start = start + len(self._number_start)
+            digits_end = digits_start + self._number_digits
+            if self._number_digits and data[start:digits_start] == self._number_start:
+                # One report of a worker comes after the other: the targets differ in the number of the job.
+                end = digits_end + len(self._number_rest)
+                if data[digits_start:digits_end].isdigit() and data[digits_end:end] == self._number_rest:
+                    self._requests += 1
+                    target = data[start + len(self._last_start) : digits_end + self._number_end_bytes]
+                    return self._read_after_head(last.with_target(target), data, end, requests)
             target_start = start + len(self._last_start)
             if self._last_start and data[start:target_start] == self._last_start:
                 # The next request of a client has often the same headers, and another target.
@@ -292,6 +308,7 @@ class RequestDecoder:
                     target = data[target_start:target_end]
                     if is_usual_target(target):
                         self._requests += 1
+                        self._note_number(target)
                         return self._read_after_head(last.with_target(target), data, end, requests)
         if data[start] == 13 and data.startswith(b"\r\n", start):
             return start + 2  # an empty line ahead of a request is allowed
@@ -312,7 +329,19 @@ class RequestDecoder:
             line = USUAL_LINE.match(head_bytes)
             self._last_start = b"" if line is None else head_bytes[: line.start(2)]
             self._last_rest = b"" if line is None else head_bytes[line.end(2) :]
+            self._note_number(b"" if line is None else line[2])
         return self._read_after_head(head, data, end, requests)
+
+    def _note_number(self, target: bytes) -> None:
+        """Remember where the last number in the target of the last head is."""
+        found = LAST_NUMBER.fullmatch(target)
+        if found is None:
+            self._number_digits = 0
+            return
+        self._number_start = self._last_start + found[1]
+        self._number_digits = found.end(2) - found.start(2)
+        self._number_end_bytes = len(found[3])
+        self._number_rest = found[3] + self._last_rest
 
     def _read_after_head(self, head: RequestHead, data: bytes, end: int, requests: list[HttpRequest]) -> int:
         """Begin with the body of a request whose head ends here; returns where to go on."""

@@ -16,7 +16,8 @@ from switchgear.protocols.http.codec import CONTINUE, RequestDecoder, answer_hea
 from switchgear.protocols.http.identity import bearer_permissions
 from switchgear.protocols.http.messages import HttpRequest
 from switchgear.protocols.http.problems import HttpProblem, refusal_problem
-from switchgear.protocols.http.session import LONG_ANSWER_BYTES, HttpSetup
+from switchgear.protocols.http.session import LONG_ANSWER_BYTES
+from switchgear.protocols.http.session_setup import HttpSetup
 from switchgear.protocols.pending_read import Step
 from switchgear.protocols.session import ByteSession
 from switchgear.protocols.transport import PeerTransport

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MOST_JOBS_WATCHED", "MOST_STREAMS", "NEW", "TOPICS", "LiveFeed"]
 
-TOPICS: Final = ("overview", "functions", "workers", "stream")
+TOPICS: Final[tuple[str, ...]] = ("overview", "functions", "workers", "stream")
 MOST_STREAMS: Final = 64  # of one listener
 MOST_JOBS_WATCHED: Final = 16  # by one viewer
 

@@ -18,7 +18,7 @@ from switchgear.verbs.answers import (
     PlainBytes,
     StateChange,
 )
-from switchgear.verbs.table import LATEST_SECONDS, MOST_HANDLES
+from switchgear.verbs.permitted_values import LATEST_SECONDS, MOST_HANDLES
 
 __all__ = [
     "SUBMISSION_OPTIONS",

@@ -30,7 +30,8 @@ from switchgear.protocols.http.schemas import (
     job_submission_decoder,
     longest_list,
 )
-from switchgear.protocols.http.session import ATTACHMENT, HttpSession
+from switchgear.protocols.http.session import HttpSession
+from switchgear.protocols.http.session_setup import ATTACHMENT
 from switchgear.protocols.http.told_error import told_error
 from switchgear.protocols.http.waiting import HttpWait
 from switchgear.protocols.option_reading import ReadOptions, read_options

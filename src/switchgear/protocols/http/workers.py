@@ -7,6 +7,7 @@ knows the session that is to be answered.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Mapping
 from functools import partial
 from secrets import token_hex
@@ -28,6 +29,8 @@ PROTOCOL = "http"
 NO_TIMEOUTS: Final[Mapping[bytes, int]] = {}
 # So many workers of `take` are kept for a connection, and their lease is longer than any connection.
 MOST_IDLE_TAKERS: Final = 64
+# Of registered workers, so many are looked at for one that may make room for another.
+MOST_LOOKED_AT: Final = 100
 IDLE_LEASE_US: Final = 3650 * 86_400 * SECOND_US
 
 
@@ -39,7 +42,7 @@ class HttpWorkers:
         self.run = token_hex(6)  # tells ids of workers of this server from those of an earlier one
         self.last_number = 0
         self.last_taker_number = 0  # of connections that have taken jobs
-        self.by_id: dict[str, HttpWorker] = {}  # registered ones
+        self.by_id: OrderedDict[str, HttpWorker] = OrderedDict()  # registered ones, that heard of last at the end
         self.by_job: dict[int, tuple[HttpWorker, int]] = {}  # by job: who was last given it, and in which attempt
 
     def add(
@@ -54,6 +57,7 @@ class HttpWorkers:
     ) -> HttpWorker:
         """Register a worker; raises Refused."""
         engine = self.engine
+        self._make_room(len(functions))
         engine.refuse_registrations(len(functions), FOR_WAITING)
         found = [engine.function_named(function) for function in functions]
         peer = HttpWorker(self, lease_us, is_single=is_single)
@@ -70,6 +74,27 @@ class HttpWorkers:
             self.by_id[peer.id] = peer
         engine.renew_lease(worker, lease_us)
         return peer
+
+    def _make_room(self, count: int) -> None:
+        """Deregister workers that hold no job and do not wait for one, if there is no memory for another worker, who
+        can do this many functions: those that were not heard of for longest.
+
+        A lease may last a week, and needs no connection. Without this, a client that has registered very many workers
+        and left would keep all others from registering theirs for as long.
+        """
+        looked_at = 0
+        while not self.engine.has_room_for_worker(count, FOR_WAITING) and looked_at < MOST_LOOKED_AT and self.by_id:
+            peer = next(iter(self.by_id.values()))
+            if peer.job_ids or peer.session is not None:
+                self.by_id.move_to_end(peer.id)
+                looked_at += 1
+            else:
+                self.remove(peer)
+
+    def heard_of(self, peer: HttpWorker) -> None:
+        """A worker has polled, or reported."""
+        if peer.id in self.by_id:
+            self.by_id.move_to_end(peer.id)
 
     def taker(self, session: HttpSession, function: bytes, lease_us: int) -> HttpWorker:
         """A worker for one job: one that has ended an earlier job on this connection, or a new one; raises Refused."""
@@ -192,6 +217,7 @@ class HttpWorker(Peer):
 
     def renew(self) -> None:
         """The worker has shown that it is there."""
+        self.workers.heard_of(self)
         if self.worker is not None:
             self.workers.engine.renew_lease(self.worker, self.lease_us)
 
@@ -238,10 +264,6 @@ class WorkerWait(HttpWait):
         self.job = None
         self.is_of_new_job = False
         self.peer = peer
-        self.given_ids: list[int] = []  # the jobs in the answer
-
-    def give_back(self) -> None:
-        self.peer.workers.take_back(self.peer, self.given_ids)
 
     def give(self, session: HttpSession, job: Job) -> None:
         """Respond to the waiting request with a job."""

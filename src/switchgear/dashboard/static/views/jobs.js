@@ -77,7 +77,7 @@ function filters(route, update) {
     const by = form.get("by");
     if (!word) return;
     if (by === "handle") go(link("job", encodeURIComponent(word)));
-    else refine({ [by]: by === "since" ? String(Date.now() / 1000 - Number(word) * 3600) : word });
+    else refine({ [by]: by === "since" ? String(format.now() - Number(word) * 3600) : word });
     event.target.reset();
   };
   return html`

@@ -220,8 +220,13 @@ SELECT $columns, payload FROM sg_job WHERE id > $1::bigint ORDER BY id LIMIT $2:
 SELECT $columns, payload FROM sg_job WHERE id > $1::bigint AND ($is_plain) IS NOT TRUE ORDER BY id LIMIT $2::bigint
 
 -- name: unfinished_plain
-SELECT id, function_id, priority, delivery, created_us, unique_key
-FROM sg_job WHERE id > $1::bigint AND $is_plain ORDER BY id LIMIT $2::bigint
+-- The next jobs by id; those that are not plain have no function here. The conditions are not those of the search: of
+-- their rows PostgreSQL expects so few that it would rather sort the whole table for each portion. The limit is not a
+-- parameter for the same reason.
+SELECT id, CASE WHEN is_plain THEN function_id END, priority, delivery, created_us, unique_key FROM (
+    SELECT id, function_id, priority, delivery, created_us, unique_key, ($is_plain) IS TRUE AS is_plain
+    FROM sg_job WHERE id > $1::bigint ORDER BY id LIMIT 4096
+) AS next
 
 -- name: holding_their_key
 SELECT $columns, NULL::bytea FROM sg_done
@@ -433,8 +438,10 @@ SELECT $columns, payload FROM sg_job
 WHERE id > $1::bigint AND function_id = ANY($3::integer[]) AND ($is_plain) IS NOT TRUE ORDER BY id LIMIT $2::bigint
 
 -- name: owned_plain
-SELECT id, function_id, priority, delivery, created_us, unique_key
-FROM sg_job WHERE id > $1::bigint AND function_id = ANY($3::integer[]) AND $is_plain ORDER BY id LIMIT $2::bigint
+SELECT id, CASE WHEN is_plain THEN function_id END, priority, delivery, created_us, unique_key FROM (
+    SELECT id, function_id, priority, delivery, created_us, unique_key, (function_id = ANY($2::integer[]) AND $is_plain) IS TRUE AS is_plain
+    FROM sg_job WHERE id > $1::bigint ORDER BY id LIMIT 4096
+) AS next
 
 -- name: owned_keys
 SELECT $columns, NULL::bytea FROM sg_done

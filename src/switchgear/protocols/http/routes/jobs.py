@@ -1,0 +1,197 @@
+"""Requests about jobs: one, a page of them, or all that match."""
+
+from typing import Final
+
+from switchgear.protocols.http import (
+    bulk,
+    schemas,
+    submitting,
+    wait_requests,
+)
+from switchgear.protocols.http import job_requests as jobs
+from switchgear.protocols.http.job_events import on_get_events
+from switchgear.protocols.http.routes.shared_parts import (
+    BYTES,
+    CONTENT_HEADERS,
+    EVENTS,
+    JSON,
+    WAIT,
+    json,
+    verb_parameter,
+    verb_roles,
+)
+from switchgear.protocols.http.routing import BodyKind, QueryParameter, Route, RouteAnswer
+from switchgear.verbs import answers
+from switchgear.verbs.kinds import Boolean, PlainText, Whole, WordList
+from switchgear.verbs.permitted_values import STATE_NAMES
+from switchgear.verbs.table import VERBS
+
+__all__ = ["JOB_ROUTES"]
+
+JOB_ROUTES: Final[tuple[Route, ...]] = (
+    Route(
+        "POST",
+        "/v1/jobs/wait",
+        verb_roles("job"),
+        "Wait until one of some jobs ends or makes progress.",
+        wait_requests.on_wait_for_jobs,
+        (json(200, "The jobs of which there is something to tell.", schemas.JobsNow),),
+        query=(QueryParameter("wait", Whole(0, submitting.MOST_WAIT_SECONDS), "At most so many seconds.", 0),),
+        body=BodyKind(JSON, schemas.AwaitedHandles),
+        tag="jobs",
+        is_scoped=True,
+    ),
+    Route(
+        "GET",
+        "/v1/jobs",
+        verb_roles("jobs"),
+        VERBS["jobs"].help,
+        jobs.on_list_jobs,
+        (json(200, "A page of jobs.", schemas.HttpJobsPage),),
+        query=(
+            verb_parameter("jobs", "function"),
+            QueryParameter("state", WordList(STATE_NAMES), "Only jobs in one of these states."),
+            *(verb_parameter("jobs", name) for name in ("unique", "name", "dead", "error", "key", "since", "until")),
+            verb_parameter("jobs", "contains", "q"),
+            verb_parameter("jobs", "limit"),
+            QueryParameter("cursor", PlainText(), "The `next` of the page before."),
+        ),
+        tag="jobs",
+        is_scoped=True,
+    ),
+    Route(
+        "GET",
+        "/v1/jobs/{handle}",
+        verb_roles("job"),
+        "Show one job.",
+        jobs.on_get_job,
+        (json(200, "The job.", schemas.JobDetails),),
+        query=(WAIT, QueryParameter("contents", Boolean(), "With payload and result.", False)),
+        tag="jobs",
+    ),
+    Route(
+        "GET",
+        "/v1/jobs/{handle}/payload",
+        verb_roles("job"),
+        "Get what a job carries, as bytes.",
+        jobs.on_get_payload,
+        (RouteAnswer(200, "The payload.", media=BYTES, headers=CONTENT_HEADERS),),
+        tag="jobs",
+    ),
+    Route(
+        "GET",
+        "/v1/jobs/{handle}/result",
+        verb_roles("job"),
+        "Get the result of a job, as bytes; 409 if it has not ended, or not well.",
+        jobs.on_get_result,
+        (RouteAnswer(200, "The result.", media=BYTES, headers=CONTENT_HEADERS),),
+        query=(WAIT,),
+        tag="jobs",
+    ),
+    Route(
+        "GET",
+        "/v1/jobs/{handle}/explain",
+        verb_roles("explain"),
+        VERBS["explain"].help,
+        jobs.on_explain_job,
+        (json(200, "The reasons.", answers.JobExplanation),),
+        tag="jobs",
+    ),
+    Route(
+        "GET",
+        "/v1/jobs/{handle}/attempts",
+        verb_roles("job"),
+        "List the starts of a job, and how each ended.",
+        jobs.on_get_attempts,
+        (json(200, "The attempts.", schemas.JobAttempts),),
+        tag="jobs",
+    ),
+    Route(
+        "GET",
+        "/v1/jobs/{handle}/graph",
+        verb_roles("job"),
+        "Show the jobs that a job waits for, and those that wait for it.",
+        jobs.on_get_graph,
+        (json(200, f"The neighbourhood, {jobs.MOST_NODES} jobs at most.", schemas.JobGraph),),
+        query=(QueryParameter("depth", Whole(1, 10), "Up to so many edges away.", 2),),
+        tag="jobs",
+    ),
+    Route(
+        "GET",
+        "/v1/jobs/{handle}/events",
+        verb_roles("job"),
+        "Follow a job until its end: events `state`, `progress`, `data`, `warning` and `end`.",
+        on_get_events,
+        (RouteAnswer(200, "Server-sent events.", media=EVENTS),),
+        tag="jobs",
+    ),
+    Route(
+        "DELETE",
+        "/v1/jobs/{handle}",
+        verb_roles("cancel"),
+        "Cancel a job.",
+        jobs.on_cancel_job,
+        (json(200, "The jobs that were cancelled.", answers.CancelAnswer),),
+        query=(verb_parameter("cancel", "cascade"),),
+        tag="jobs",
+    ),
+    Route(
+        "PATCH",
+        "/v1/jobs/{handle}",
+        verb_roles("change"),
+        VERBS["change"].help,
+        jobs.on_change_job,
+        (json(200, "The job.", answers.JobSummary),),
+        body=BodyKind(JSON, schemas.JobChange),
+        tag="jobs",
+    ),
+    Route(
+        "POST",
+        "/v1/jobs/{handle}/retry",
+        verb_roles("retry"),
+        "Run a job that ended without success again, with all its attempts.",
+        jobs.on_retry_job,
+        (json(200, "The job that was retried.", answers.RetryAnswer),),
+        tag="jobs",
+    ),
+    Route(
+        "POST",
+        "/v1/bulk",
+        verb_roles("cancel") & verb_roles("retry"),
+        "Cancel or retry all jobs that match a filter, or that are named.",
+        bulk.on_start_bulk,
+        (
+            json(200, "With `dry_run`: what would be done.", schemas.BulkProgress),
+            json(202, "The action goes on.", schemas.BulkProgress, headers={"Location": "Where the action is."}),
+        ),
+        body=BodyKind(JSON, schemas.BulkAction),
+        tag="jobs",
+    ),
+    Route(
+        "GET",
+        "/v1/bulk",
+        verb_roles("jobs"),
+        "List bulk actions.",
+        bulk.on_list_bulk,
+        (json(200, "The actions.", list[schemas.BulkProgress]),),
+        tag="jobs",
+    ),
+    Route(
+        "GET",
+        "/v1/bulk/{id}",
+        verb_roles("jobs"),
+        "Show how far a bulk action is.",
+        bulk.on_get_bulk,
+        (json(200, "The action.", schemas.BulkProgress),),
+        tag="jobs",
+    ),
+    Route(
+        "DELETE",
+        "/v1/bulk/{id}",
+        verb_roles("cancel") & verb_roles("retry"),
+        "Abort a bulk action; what it has changed stays changed.",
+        bulk.on_abort_bulk,
+        (json(200, "The action.", schemas.BulkProgress),),
+        tag="jobs",
+    ),
+)
