@@ -215,3 +215,28 @@ def test_jobs_that_went_last_stay_behind_after_others_are_adopted(harness: Harne
     engine.take(worker)
     engine.retry_later(worker, second.id, 0)
     assert engine.jobs.get(second.id).rank > rank  # type: ignore[union-attr]
+
+
+def test_a_schedule_goes_although_its_function_is_not_known(harness: Harness) -> None:
+    """Nothing was ever submitted to the function, and no worker serves it."""
+    engine = harness.engine
+    schedule = engine.set_schedule(Schedule(b"goes", Every(5_000_000), b"unknown"))
+    engine.take_changed_schedules()
+    assert b"unknown" not in engine.functions
+    for _ in engine.let_go((), LetGo(), [schedule]):
+        pass
+    assert not engine.schedules
+    assert not engine.changed_schedules
+    check_engine(engine)
+
+
+def test_a_schedule_is_given_to_another_engine_in_one_change(harness: Harness) -> None:
+    engine = harness.engine
+    known = engine.set_schedule(Schedule(b"s", Every(5_000_000), b"ours", payload=b"old"))
+    known.fired = 3
+    engine.take_changed_schedules()
+    engine.give_schedule(known, Schedule(b"s", Every(7_000_000), b"theirs", payload=b"new"))
+    assert not engine.schedules
+    (changed,) = engine.take_changed_schedules()
+    assert (changed.function_name, changed.payload, changed.fired, changed.removed) == (b"theirs", b"new", 3, False)
+    check_engine(engine)

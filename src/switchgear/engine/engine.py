@@ -1011,6 +1011,10 @@ class Engine:
         """
         return self._schedules.set(wanted)
 
+    def give_schedule(self, known: Schedule, wanted: Schedule) -> None:
+        """Change a schedule and forget it, because its new function is another engine's. Raises ValueError."""
+        self._schedules.give(known, wanted)
+
     def remove_schedule(self, schedule: Schedule) -> None:
         """Delete a schedule; the jobs that it has made stay."""
         self._schedules.remove(schedule)
@@ -1122,9 +1126,11 @@ class Engine:
         self._schedules.restore(schedules)
         self.deadline_dispatch.advance(self._state.now_us)  # deadlines that passed while the server was down
 
-    def let_go(self, functions: Iterable[Function], let_go: LetGo) -> Iterator[None]:
+    def let_go(
+        self, functions: Iterable[Function], let_go: LetGo, schedules: Iterable[Schedule] = ()
+    ) -> Iterator[None]:
         """The steps that remove functions with their jobs, which another engine is going to have. See `Handover`."""
-        return self._restore.handover.let_go(functions, let_go)
+        return self._restore.handover.let_go(functions, let_go, schedules)
 
     def shutdown(self) -> None:
         """Drop every job, because the owner will not call again.

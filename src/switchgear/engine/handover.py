@@ -25,7 +25,7 @@ from switchgear.engine.state import EngineState
 from switchgear.engine.transitions import Transitions
 from switchgear.engine.unique_keys import UniqueKeys
 from switchgear.engine.workers import WorkerRegistry
-from switchgear.model import BEST_FIRST, RESIDENT, RUNNING, Function, Job, Peer, Worker
+from switchgear.model import BEST_FIRST, RESIDENT, RUNNING, Function, Job, Peer, Schedule, Worker
 
 __all__ = ["Handover", "LetGo"]
 
@@ -73,14 +73,19 @@ class Handover:
         self._schedules = schedules
         self._foreign = foreign
 
-    def let_go(self, functions: Iterable[Function], let_go: LetGo) -> Iterator[None]:
-        """The steps after which the engine knows nothing of these functions; each takes less than a millisecond."""
+    def let_go(
+        self, functions: Iterable[Function], let_go: LetGo, schedules: Iterable[Schedule] = ()
+    ) -> Iterator[None]:
+        """The steps after which the engine knows nothing of these functions; each takes less than a millisecond.
+
+        `schedules` are those of functions that have no jobs and no workers, and so are not known as functions.
+        """
         leaving = dict.fromkeys(functions)
         for function in leaving:
             for worker in list(function.workers):
                 let_go.registrations.append((worker, function))
                 self._workers.cannot_do(worker, function)
-        names = {function.name for function in leaving}
+        names = {function.name for function in leaving} | {schedule.function_name for schedule in schedules}
         for schedule in list(self._state.schedules.values()):
             if schedule.function_name in names:
                 self._schedules.let_go(schedule)

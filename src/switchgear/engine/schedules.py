@@ -121,6 +121,22 @@ class ScheduleRunner:
         self._state.memory.schedule_bytes -= held_bytes(schedule)
         self._look_at(schedule, 0)
 
+    def give(self, known: Schedule, wanted: Schedule) -> None:
+        """Change a schedule and forget it: its new function is another engine's, which finds it in the store.
+
+        Raises ValueError, and changes nothing then.
+        """
+        is_other = _times(known) != _times(wanted)
+        if is_other and wanted.timetable.next_after_us(self._state.now_us) is None:
+            raise ValueError(f"{wanted.timetable.spec!r} never comes, at least not within 50 years")
+        self.let_go(known)
+        for field in DEFINED:
+            setattr(known, field, getattr(wanted, field))
+        if is_other:
+            known.timetable = wanted.timetable
+            known.reached_us = self._state.now_us
+        self._state.note_schedule(known)
+
     def pause(self, schedule: Schedule) -> None:
         """Make no jobs at ticks until the schedule is resumed."""
         if schedule.paused:

@@ -57,6 +57,7 @@ class PartitionStore(PostgresStore):
         self.overrides: dict[bytes, int] = {}
         self.for_owners: Container[int] = ()  # new jobs that go into the inbox, of graphs of several owners
         self._function_ids_end = 0
+        self.schedule_changes = 0  # how many were staged
         self._must_beat = False  # the next commit has to find out whether the store works
 
     # --- the node ---
@@ -267,6 +268,8 @@ class PartitionStore(PostgresStore):
         """Stage what belongs to this node: not borrowed copies of jobs, nor functions that others own."""
         if next_job_id:
             self._must_beat = True
+        schedules = list(schedules)
+        self.schedule_changes += len(schedules)
         own_jobs = [job for job in jobs if not is_copy(job)]
         own_functions = [function for function in functions if not is_foreign(function)]
         for job in own_jobs:
@@ -297,6 +300,10 @@ class PartitionStore(PostgresStore):
         except StorageError:  # of a function that another node has used for the first time
             await self._learn_functions()
             return await self._reads.jobs_without_payloads(job_ids, self._functions)
+
+    async def read_schedules(self) -> list[Schedule]:
+        """All schedules, whichever nodes have them."""
+        return await self._reads.schedules()
 
     async def find_schedule_function(self, name: bytes) -> bytes | None:
         """The function of the schedule with this name, whichever node owns it."""

@@ -66,6 +66,10 @@ class ClusterContext(OperationsContext):
         """Put a function of this node into a partition; see `OwnersMember.place`."""
         return self._member.place(function, partition)
 
+    def take_schedules(self) -> Reading[None]:
+        """Take schedules of this node's functions that another node has changed so that they are."""
+        yield from awaited(self.hub.reads.start(self._member.take_schedules()))
+
     def find_schedule_function(self, name: bytes) -> Reading[bytes | None]:
         """The owner has the schedule; all nodes can read the store, which has those that were answered."""
         schedule = self.engine.schedules.get(name)

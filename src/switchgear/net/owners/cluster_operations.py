@@ -9,6 +9,7 @@ that did not answer.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from switchgear.errors import Refused
@@ -24,7 +25,7 @@ from switchgear.net.owners.asking import CHANGE_SECONDS, LIST_SECONDS, Asking, N
 from switchgear.net.owners.cluster_context import ClusterContext
 from switchgear.net.owners.live_parts import LIVE_VERBS, MERGE_ROWS
 from switchgear.net.owners.merging import MERGES, NodePart
-from switchgear.net.owners.verb_parts import SPAWN_FOREIGN, TEXT_VERBS, VerbParts
+from switchgear.net.owners.verb_parts import GIVE_SCHEDULE, SPAWN_FOREIGN, TEXT_VERBS, VerbParts
 from switchgear.protocols.handles import number_in_handle
 from switchgear.protocols.pending_read import Reading, Step, awaited
 from switchgear.protocols.session import Session
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 __all__ = ["ClusterOperations"]
 
 HANDLES_PER_STEP: Final = 250
+GIVING: Final = replace(VERBS["schedule"], name=GIVE_SCHEDULE)
 
 
 class ClusterOperations(Operations):
@@ -121,8 +123,8 @@ class ClusterOperations(Operations):
     # --- at the node that has what a verb concerns ---
 
     def _at_schedule(self, row: OperatorVerb, given: dict[str, Any], values: dict[str, Any]) -> Steps:
-        """The answer of the owner of the schedule's function. A schedule of that name that belongs to another node is
-        removed before it is added here, since names of schedules are unique."""
+        """The answer of the owner of the schedule's function. If a schedule of that name belongs to another node, that
+        node changes it and stores it, and the owner of its new function takes it from there."""
         name = values["name"]
         function = yield from self.context.find_schedule_function(name.encode())
         if row.name != "schedule":
@@ -132,8 +134,8 @@ class ClusterOperations(Operations):
         wanted = values["function"].encode()
         if function is not None and function != wanted and not self._have_same_owner(function, wanted):
             self.schedules.wanted(**values)  # raises an error before anything is changed
-            yield from self._asking.at_owner(VERBS["unschedule"], {"name": name}, function)
-            # If that was this node, it must be stored before the other one stores the schedule of the same name.
+            yield from self._asking.at_owner(GIVING, given, function)
+            # If that was this node, it must be stored before the other one looks for it.
             yield from awaited(self._hub.reads.start(self._member.store_batch(self._hub.engine.batch)))
         return (yield from self._asking.at_owner(row, given, wanted))
 

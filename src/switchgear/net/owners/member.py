@@ -37,6 +37,7 @@ from switchgear.net.owners.relay import Relay, RelayLink
 from switchgear.net.owners.stored_for_owners import StoredForOwners
 from switchgear.partitions import FREE, NodeWatch, partition_of
 from switchgear.postgresql import is_postgresql
+from switchgear.storage.base import Snapshot
 from switchgear.storage.postgres_fence import LOOKS_PER_LEASE
 from switchgear.storage.postgres_partition_store import NodeAddress, PartitionStore
 from switchgear.storage.postgres_partitions import ClusterView
@@ -184,6 +185,7 @@ class OwnersMember:
 
     async def run(self) -> None:
         """Look after this node's partitions, until cancelled."""
+        looks = 0
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._store.partitions.lease_seconds / LOOKS_PER_LEASE):
@@ -191,6 +193,9 @@ class OwnersMember:
             self._is_look_due.clear()
             try:
                 await self._look()
+                looks += 1
+                if looks % LOOKS_PER_LEASE == 0:
+                    await self.take_schedules()
             except Fenced as fenced:
                 self._hub.commits.read_failed(fenced)
                 return
@@ -402,7 +407,8 @@ class OwnersMember:
         }
         functions = self._functions(is_concerned)
         let_go = LetGo()
-        for _ in engine.let_go(functions, let_go):
+        schedules = [each for each in engine.schedules.values() if is_concerned(each.function_name)]
+        for _ in engine.let_go(functions, let_go, schedules):
             await asyncio.sleep(0)
             hub.begin_turn()
         hub.payloads.resident_bytes -= let_go.resident_bytes
@@ -522,6 +528,28 @@ class OwnersMember:
                 raise commits.storage_error
             commits.start()
             await commits.wait()
+
+    async def take_schedules(self) -> None:
+        """Take the schedules of this node's functions that other nodes have changed so that they are this node's.
+
+        Raises StorageError.
+        """
+        async with self._changing:
+            hub, engine = self._hub, self._hub.engine
+            hub.begin_turn()
+            await self._store_changes()
+            changes = self._store.schedule_changes
+            found = await self._store.read_schedules()
+            hub.begin_turn()
+            if engine.changed_schedules or self._store.schedule_changes != changes:
+                return  # one of them may have been removed meanwhile; it is looked again
+            given = [
+                schedule
+                for schedule in found
+                if schedule.name not in engine.schedules and self.relay.is_ours(schedule.function_name)
+            ]
+            if given and not self._is_leaving:
+                await hub.adopt(Snapshot(next_job_id=0, jobs=[], schedules=given, has_all_unsuccessful=False))
 
     async def find_schedule_function(self, name: bytes) -> bytes | None:
         """The function of a stored schedule, whichever node owns it."""

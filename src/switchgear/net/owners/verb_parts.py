@@ -26,10 +26,11 @@ from switchgear.verbs.answers import PlaceAnswer
 from switchgear.verbs.operator_verb import Reach, checked
 from switchgear.verbs.table import VERBS
 
-__all__ = ["SPAWN_FOREIGN", "TEXT_VERBS", "VerbParts"]
+__all__ = ["GIVE_SCHEDULE", "SPAWN_FOREIGN", "TEXT_VERBS", "VerbParts"]
 
 STATE_NAMES: Final = {state: state.name.lower() for state in JobState}
 # The verbs that only the text protocol has, and that change a function. Their arguments are checked there.
+GIVE_SCHEDULE: Final = "give_schedule"  # what nodes ask each other, and no peer can ask
 LIVE: Final = frozenset(LIVE_VERBS.values())
 SPAWN_FOREIGN: Final = "spawn_foreign"  # only nodes ask for it
 TEXT_VERBS: Final = frozenset({"queue_limits", "create_function", "drop_function"})
@@ -46,6 +47,7 @@ class VerbParts:
         self._special: dict[str, Callable[..., Steps]] = {
             "functions": self._functions,
             "explain": self._explain,
+            "schedule": self._schedule,
             "place": self._place,
             "states": self._states,
             "live_functions": self._live_functions,
@@ -61,6 +63,8 @@ class VerbParts:
 
     def carry_out(self, verb: str, given: dict[str, Any]) -> Steps:
         """The answer of this node; raises FunctionMoved, LookupError, ValueError or Refused."""
+        if verb == GIVE_SCHEDULE:
+            return (yield from self._give_schedule(given))
         if verb in LIVE or verb == SPAWN_FOREIGN:
             return (yield from self.carry_out_here(verb, given))
         row = VERBS.get(verb)
@@ -72,6 +76,8 @@ class VerbParts:
             function = yield from self._context.find_schedule_function(bytes_of(given["name"], "name"))
             if function is not None:
                 self._refuse_moved(function)
+                if bytes_of(given["name"], "name") not in self._engine.schedules:
+                    yield from self._context.take_schedules()
         if row.reach in (Reach.JOB, Reach.JOBS) and given.get("handle") is not None:
             yield from self._refuse_moved_job(checked(row, given)["handle"], changes=row.changes)
         return (yield from self.carry_out_here(verb, given))
@@ -121,6 +127,31 @@ class VerbParts:
         if self._relay().is_ours(function):
             answer |= {"node": self._context.node_name, **self._placed(function)}
         return answer
+
+    def _schedule(self, given: dict[str, Any]) -> Steps:
+        """Add or change a schedule. Another node may have changed it before, so that it is this node's now."""
+        row = VERBS["schedule"]
+        if bytes_of(given["name"], "name") not in self._engine.schedules:
+            yield from self._context.take_schedules()
+        return (yield from self._operations.answered_here(row, checked(row, given)))
+
+    def _give_schedule(self, given: dict[str, Any]) -> Steps:
+        """Change a schedule of this node so that its function, and so the schedule, is another node's. The row of the
+        schedule changes in one step, so whoever dies, some node has it."""
+        wanted = self._operations.schedules.wanted(**checked(VERBS["schedule"], given))
+        function = yield from self._context.find_schedule_function(wanted.name)
+        if function in (None, wanted.function_name):
+            return False
+        assert function is not None
+        self._refuse_moved(function)
+        known = self._engine.schedules.get(wanted.name)
+        if known is None:
+            yield from self._context.take_schedules()
+            known = self._engine.schedules.get(wanted.name)
+        if known is None or self._relay().is_ours(wanted.function_name):
+            raise FunctionMoved
+        self._engine.give_schedule(known, wanted)
+        return True
 
     def _place(self, given: dict[str, Any]) -> Steps:
         """Put a function of this node into a partition, and say where it is."""
