@@ -106,7 +106,6 @@ class HttpSetup:
         self._date_seconds = -1
         # What begins and separates the parts of an answer to a submission; see `HttpSession.tell_created`.
         self.created_body = b'\r\n\r\n{"handle":"' + self.handle_json
-        self.polled_start = b'{"handle":"' + self.handle_json  # of a job in an answer to a poll
         self._created_start = b""
         self._created_key = -1  # what that one depends on, besides the date
         self._given_start = b""
@@ -528,12 +527,6 @@ class HttpSession(ByteSession):
         if not values:
             self.respond(status, parts[0])
             return
-        yield from self.respond_parts_in_steps(status, parts, values, may_refuse=may_refuse)
-
-    def respond_parts_in_steps(
-        self, status: int, parts: list[bytes], values: list[LongBytes], *, may_refuse: bool = True
-    ) -> Iterator[Step]:
-        """The same for JSON that is encoded except for long values between its parts."""
         memory = self.engine.memory
         held_bytes = sum([len(value) for value in values])
         if may_refuse and not memory.has_room(held_bytes):
