@@ -27,7 +27,7 @@ QUICK_TESTS := tests/test_layers.py tests/test_modules_page.py tests/test_public
 	tests/protocols/gearman/test_admin.py tests/net/test_operations.py tests/net/test_job_operations.py
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check lint types unit torture example simulate fuzz bench bench-docs bench-peers format diagram settings verbs modules reference quick screenshots soak-dashboard interop clean peers compiled pure postgresql
+.PHONY: help run test check lint types unit torture example simulate fuzz bench bench-docs bench-peers format diagram settings verbs modules reference quick screenshots soak-dashboard interop clean peers compiled pure postgresql free-threaded
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,6 +64,11 @@ torture: $(STAMPS)/compiled ## kill servers under load, fail their disks, set th
 	@command -v cc >/dev/null || scripts/install-packages gcc libc6-dev
 	$(ON_COMPILED) $(BIN)/python -m torture --minutes $(TORTURE_MINUTES) $(if $(LANES),--lanes $(LANES)) $(if $(SCENARIO),--scenario $(SCENARIO)) \
 		$(if $(filter command line environment,$(origin SEED)),--seed $(SEED))
+
+free-threaded: $(STAMPS)/developing ## the tests of the Python library with python3.14t, without the interpreter lock, which is built if it is missing
+	scripts/install-free-threaded
+	PYTHONPATH="$(CURDIR)/src" build/free-threaded/bin/python -m pytest -n 2 -p no:cacheprovider tests/app tests/compat \
+		--deselect tests/app/test_payloads.py --ignore tests/app/typing
 
 postgresql: $(STAMPS)/developing ## the tests of the store in PostgreSQL and of clusters with PostgreSQL 16 and 18, from PyPI
 	scripts/test-postgresql-versions $(BIN)

@@ -32,7 +32,8 @@ from switchgear.partitions import partition_of, preferred_node
 
 SUBMIT_JOB_BG = 18
 NAMES = ("ada", "bob")
-PIPELINED = 2_000
+SUBMITTED = 1_000
+COLUMNS = b"SELECT attname FROM pg_attribute WHERE attrelid = 'sg_job'::regclass AND attnum > 0 AND NOT attisdropped"
 READY_SECONDS = 60.0
 PATIENCE_SECONDS = 300.0
 POLL_SECONDS = 0.002
@@ -70,29 +71,34 @@ def node(
         process.wait()
 
 
-def fill(port: int, functions: list[str], jobs: int) -> float:
-    """Submit so many jobs; returns how many seconds that took."""
+def fill(port: int, store: str, functions: list[str], jobs: int) -> float:
+    """Submit some jobs, and copy their rows until there are so many: the node that has them is killed anyway.  Returns
+    how many seconds that took."""
     connection = Connection(port)
     began = time.monotonic()
     payload = b"x" * 100
-    for first in range(0, jobs, PIPELINED):
-        count = min(PIPELINED, jobs - first)
-        names = [functions[(first + number) % len(functions)].encode() for number in range(count)]
-        connection.send(*(packet(SUBMIT_JOB_BG, name, b"", payload) for name in names))
-        for _ in names:
-            connection.receive()
+    names = [functions[number % len(functions)].encode() for number in range(SUBMITTED)]
+    connection.send(*(packet(SUBMIT_JOB_BG, name, b"", payload) for name in names))
+    for _ in names:
+        connection.receive()
     connection.close()
+    with psycopg.connect(store, autocommit=True) as database:
+        columns = [row[0] for row in database.execute(COLUMNS).fetchall()]
+        others = ", ".join(column for column in columns if column != "id")
+        copies = f"generate_series(1, {jobs // SUBMITTED - 1}) AS number"
+        select = f"SELECT id + {SUBMITTED} * number, {others} FROM sg_job, {copies}"
+        database.execute(f"INSERT INTO sg_job (id, {others}) {select}".encode())
     return time.monotonic() - began
 
 
-def wait_until_settled(port: int, mode: str) -> None:
-    """Both nodes have what belongs to them."""
-    wanted = {name: sum(preferred_node(number, NAMES) == name for number in range(64)) for name in NAMES}
+def wait_until_settled(port: int, mode: str, names: tuple[str, ...] = NAMES) -> None:
+    """All nodes have what belongs to them."""
+    wanted = {name: sum(preferred_node(number, names) == name for number in range(64)) for name in names}
     connection = Connection(port)
     until = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < until:
         rows = connection.control("nodes")
-        if len(rows) == len(NAMES) and (mode != "owners" or {row["name"]: row["partitions"] for row in rows} == wanted):
+        if len(rows) == len(names) and (mode != "owners" or {row["name"]: row["partitions"] for row in rows} == wanted):
             connection.close()
             return
         time.sleep(0.05)
@@ -136,7 +142,7 @@ def measure(options: argparse.Namespace) -> dict[str, object]:
         bob, other = stack.enter_context(node(NAMES[1], store, folder, options))
         wait_until_settled(port, options.mode)
         functions = functions_of(NAMES[0], options.functions)
-        fill_seconds = fill(port, functions, options.jobs)
+        fill_seconds = fill(port, store, functions, options.jobs)
         longest = multiprocessing.get_context("fork").Value("d", 0.0)
         echoes = multiprocessing.get_context("fork").Process(target=wait_for_echoes, args=(other, longest), daemon=True)
         if options.mode == "owners":  # a standby would pass the echoes on

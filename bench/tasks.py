@@ -33,7 +33,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from tests.support.postgres import running_postgres
 
@@ -317,22 +317,14 @@ def measure(peer: Peer, workload: str, tasks: int) -> Reading:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-tasks-")))
         marks = folder / "marks"
         Marks.create(marks, tasks)
-        broker = stack.enter_context(_broker(peer.store, folder))
-        environment = {
-            VARIABLE: str(marks),
-            "BENCH_PORT": str(broker.port),
-            "PYTHONPATH": _module_path(peer),
-            **peer.environment,
-        }
+        broker = stack.enter_context(running_broker(peer.store, folder))
+        environment = environment_of(peer, broker, marks)
         log = stack.enter_context((folder / "log").open("w"))
-        if peer.store == "postgres":
-            program, *rest = peer.worker.split()[:3]
-            processes.finish([peer_program(program), *rest, "schema", "--apply"], environment, log)
+        prepare_broker(peer, environment, log)
         worker = None
         if workload != "submit":
-            worker = stack.enter_context(processes.running(_worker_command(peer, broker), environment, log))
-        python = sys.executable if peer.is_ours else peer_program("python", peer.module)
-        command = [python, "-m", "bench.task_peers.client", peer.module, workload, str(tasks)]
+            worker = stack.enter_context(processes.running(worker_command(peer, broker), environment, log))
+        command = [python_of(peer), "-m", "bench.task_peers.client", peer.module, workload, str(tasks)]
         client_process = stack.enter_context(processes.running(command, environment, log, is_heard=True))
         client = Client(client_process, worker, folder / "log")
         watched = {"broker": broker.process_id} | ({"worker": worker.pid} if worker else {})
@@ -340,6 +332,27 @@ def measure(peer: Peer, workload: str, tasks: int) -> Reading:
         findings = client.run()
         used = {name: tree_cpu_seconds(process_id) - before[name] for name, process_id in watched.items()}
     return reading_of(findings, tasks, used)
+
+
+def environment_of(peer: Peer, broker: Broker, marks: Path) -> dict[str, str]:
+    """What worker and client find in their environment."""
+    return {
+        VARIABLE: str(marks),
+        "BENCH_PORT": str(broker.port),
+        "PYTHONPATH": _module_path(peer),
+        **peer.environment,
+    }
+
+
+def prepare_broker(peer: Peer, environment: Mapping[str, str], log: IO[str]) -> None:
+    """Make the tables of a library that has some."""
+    if peer.store == "postgres":
+        program, *rest = peer.worker.split()[:3]
+        processes.finish([peer_program(program), *rest, "schema", "--apply"], environment, log)
+
+
+def python_of(peer: Peer) -> str:
+    return sys.executable if peer.is_ours else peer_program("python", peer.module)
 
 
 def _module_path(peer: Peer) -> str:
@@ -365,7 +378,7 @@ def reading_of(findings: dict[str, Any], tasks: int, used_seconds: Mapping[str, 
 
 
 @contextmanager
-def _broker(store: str, folder: Path) -> Iterator[Broker]:
+def running_broker(store: str, folder: Path) -> Iterator[Broker]:
     if store == "redis":
         with redis_broker(folder) as broker:
             yield broker
@@ -381,7 +394,7 @@ def _broker(store: str, folder: Path) -> Iterator[Broker]:
             yield Broker(server.process_id, server.port)
 
 
-def _worker_command(peer: Peer, broker: Broker) -> list[str]:
+def worker_command(peer: Peer, broker: Broker) -> list[str]:
     program, *rest = peer.worker.replace("PORT", str(broker.port)).split()
     return [sys.executable, "-m", program, *rest] if program == "switchgear" else [peer_program(program), *rest]
 

@@ -22,7 +22,7 @@ from switchgear.client.gearman.client_protocol import ClientProtocol
 from switchgear.client.gearman.client_requests import check_extensions, status_of
 from switchgear.client.gearman.error_codes import error_in_line, error_in_packet
 from switchgear.client.gearman.job_subscriber import JobSubscriber
-from switchgear.client.gearman.requests import (
+from switchgear.client.gearman.pending_requests import (
     AnyPacketRequest,
     ControlRequest,
     PacketRequest,

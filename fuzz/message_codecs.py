@@ -15,6 +15,7 @@ from fuzz.target import Target, must
 from switchgear.errors import PeerError
 from switchgear.protocols.dwork import codec as dwork
 from switchgear.protocols.dwork.messages import Query, QueryType, Task
+from switchgear.protocols.dwork.protobuf import malformed
 from switchgear.protocols.dwork.request_rules import check_fields, check_task, check_values, read_request
 from switchgear.protocols.pingpong.messages import FAILED, failure, printable
 from switchgear.protocols.wmp import codec as wmp
@@ -79,7 +80,7 @@ def run_dwork(data: bytes) -> Hashable:
 def read_in_parts(data: bytes) -> Query:
     """The request as a long one is read: first its fields, then its tasks, some at a time."""
     if not data:
-        raise dwork.malformed("the message is empty")
+        raise malformed("the message is empty")
     reader = dwork.RequestReader(data)
     while reader.scan(3):
         pass

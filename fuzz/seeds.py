@@ -17,6 +17,7 @@ from tests.protocols.gearmonkey import transcript as gearmonkey
 from tests.protocols.wmp import transcript as wmp
 
 from fuzz.access import TOKENS
+from fuzz.document_targets import access_seeds, cluster_seeds, envelope_seeds, link_seeds
 from fuzz.grammar import FRAMES, Part
 from fuzz.http_client_target import CLIENT_ANSWERS
 from fuzz.http_seeds import gearmand_http_scripts, http_access_scripts, http_scripts, http_streams
@@ -126,6 +127,17 @@ EXTRA_GEARMAN: Final = [
             (b"unschedule", {"name": "s"}),
             (b"server", {}),
         )
+    ],
+    [  # a job that is resumed by its worker, by a stranger, with wrong numbers, and after its end
+        ("a", "SEND", request(Packet.SUBMIT_JOB_BG, b"f", b"", b"x")),
+        ("b", "SEND", request(Packet.CAN_DO, b"f") + request(Packet.GRAB_JOB)),
+        ("b", "LEAVE", b""),
+        *(
+            (who, "SEND", request(Packet.RESUME_JOB, handle, attempt))
+            for who in ("c", "d")
+            for handle, attempt in ((b"H:t:1", b"1"), (b"H:t:1", b"2"), (b"H:t:9", b"1"), (b"H:t:1", b"-1"), (b"", b""))
+        ),
+        ("c", "SEND", request(Packet.WORK_COMPLETE, b"H:t:1", b"y") + request(Packet.RESUME_JOB, b"H:t:1", b"1")),
     ],
     [("a", "SEND", request(Packet.ECHO_REQ, b"e" * 2900) * 4), ("a", "TOGGLE_READING", b"")] * 8,
 ]
@@ -488,6 +500,10 @@ _MAKERS: Final[dict[str, Callable[[], Iterator[bytes] | list[bytes]]]] = {
     "mixed-session": lambda: chain.from_iterable(map(mixed, zip(GEARMAN, MONKEY, DWORK, WMP))),
     "job-rows": job_rows,
     "schedule-rows": schedule_rows,
+    "payload-envelope": envelope_seeds,
+    "access-file": access_seeds,
+    "owners-link": link_seeds,
+    "cluster-commands": cluster_seeds,
 }
 
 

@@ -328,7 +328,7 @@ SESSIONS: Final = (
     session(
         "gearmand-http-session",
         ("gearmand-http", "gearmand-http", "gearman", "gearman"),
-        (*modules("http", "gearmand_session"), "protocols.unique_words"),
+        (*modules("http", "gearmand_session"), "protocols.submitted_unique_key"),
         (LINES,),
         GEARMAND_HTTP_WORDS,
     ),

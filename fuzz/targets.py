@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from fuzz.client_targets import CLIENTS
+from fuzz.document_targets import DOCUMENTS
 from fuzz.http_client_target import HTTP_CLIENT
 from fuzz.http_targets import HTTP
 from fuzz.message_codecs import MESSAGE_CODECS
@@ -28,6 +29,7 @@ TARGETS: Final[dict[str, Target]] = {
         *PATTERNS,
         *TEXTS,
         *ROWS,
+        *DOCUMENTS,
         *CLIENTS,
         *HTTP_CLIENT,
         *SESSIONS,

@@ -26,10 +26,9 @@ from switchgear.job_options import (
     Kept,
     OptionKind,
     canonical_names,
-    job_options_table,
 )
 from switchgear.model import Function, Job, Schedule
-from switchgear.model.job import Details, shared_details
+from switchgear.model.job_details import Details, shared_details
 from switchgear.net.operations.schedules import read_options, shown_options
 from switchgear.protocols.gearman.messages import Packet
 from switchgear.storage.sqlite_extra import Extra
@@ -37,6 +36,7 @@ from switchgear.storage.sqlite_rows import ERROR, JobRow, job_from_row, job_row
 from switchgear.storage.sqlite_schedules import Options, schedule_from_row, schedule_row
 from switchgear.timetable import timetable_of
 from tests.protocols.gearman.harness import Harness
+from tests.support.job_options_page import job_options_table
 from tests.support.wire import request
 
 # What `Engine.submit` takes by itself, and what a submission is answered with.

@@ -67,7 +67,6 @@ class Run:
         self.store.parent.mkdir()
         self.database = ""  # the URL of a database in place of that file
         self.ports = free_ports(random.Random())
-        self.without: Sequence[str] = ()  # listeners that the server cannot have
         self.tally = Tally()
         self.ledger_path = self.directory / "ledger"
         self._ledger = Ledger(self.ledger_path)
@@ -117,7 +116,7 @@ class Run:
     def launch(self) -> ServerProcess:
         """A server that may not be up yet."""
         store = self.database or f"sqlite:{self.store}"
-        arguments = serve_arguments(self.ports, store, self.settings, *self.arguments, without=self.without)
+        arguments = serve_arguments(self.ports, store, self.settings, *self.arguments)
         self.server = self.starter.start(self.ports, self.directory / "output", arguments, self.environment)
         return self.server
 

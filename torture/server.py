@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
 
@@ -22,9 +23,10 @@ from torture.peers.load import HANDLE_PREFIX, HOST, Ports
 
 UNFINISHED = ["waiting", "scheduled", "ready", "running"]
 ROOT = Path(__file__).parent.parent  # from where `python -m` finds the modules of this package
-START_SECONDS = 30.0
+START_SECONDS = 60.0  # on a machine with very much other work
 ASK_SECONDS = 20.0
 MOVING_SECONDS = 0.05
+WAIT_STEP_SECONDS = 0.1
 # Below those that the system gives to connections, or one of ours could take the port of a server that is down.
 FIRST_PORT, LAST_PORT = 15_000, 31_000
 
@@ -55,10 +57,8 @@ def free_port(chance: random.Random) -> int:
             return port
 
 
-def serve_arguments(
-    ports: Ports, store: str, settings: Mapping[str, object], *others: str, without: Sequence[str] = ()
-) -> list[str]:
-    """The arguments of `switchgear` that start a server, without the listeners of some schemes."""
+def serve_arguments(ports: Ports, store: str, settings: Mapping[str, object], *others: str) -> list[str]:
+    """The arguments of `switchgear` that start a server."""
     listen = [
         f"gearman://{HOST}:{ports.gearman}",
         f"wmp://{HOST}:{ports.wmp}",
@@ -69,8 +69,7 @@ def serve_arguments(
     ]
     arguments = ["serve", "--store", store, "--drain-timeout", "0.05s", *others]
     for url in listen:
-        if url.partition(":")[0] not in without:
-            arguments += ["--listen", url]
+        arguments += ["--listen", url]
     for name, value in {"gearman.handle_prefix": HANDLE_PREFIX, **settings}.items():
         arguments += ["--set", f"{name}={value}"]
     return arguments
@@ -85,10 +84,12 @@ class ServerProcess:
         self.log = log
         self.started_at = time.monotonic()
         self._pidfd = os.pidfd_open(pid)
+        self._is_closed = False
 
     def signal(self, number: int) -> None:
         try:
-            signal.pidfd_send_signal(self._pidfd, number)
+            if not self._is_closed:
+                signal.pidfd_send_signal(self._pidfd, number)
         except ProcessLookupError:
             pass
 
@@ -110,16 +111,27 @@ class ServerProcess:
         self.signal(signal.SIGCONT)
 
     def is_running(self) -> bool:
-        return not select.select([self._pidfd], [], [], 0)[0]
+        return not self._is_closed and not select.select([self._pidfd], [], [], 0)[0]
 
     def wait(self, seconds: float = ASK_SECONDS) -> bool:
-        """Whether it has ended within that time."""
-        return bool(select.select([self._pidfd], [], [], seconds)[0])
+        """Whether it has ended within that time.  Somebody else may close this object meanwhile, as a supervisor does,
+        and then the number of its descriptor may be something else's."""
+        until = time.monotonic() + seconds
+        while self.is_running():
+            left = until - time.monotonic()
+            if left <= 0:
+                return False
+            with suppress(OSError):
+                select.select([self._pidfd], [], [], min(left, WAIT_STEP_SECONDS))
+        return True
 
     def close(self) -> None:
         """Make sure that it is gone."""
+        if self._is_closed:
+            return
         if self.is_running():
             self.kill()
+        self._is_closed = True
         os.close(self._pidfd)
 
     def output(self) -> str:

@@ -26,7 +26,8 @@ from switchgear.protocols.http.guard import BrowserGuard
 from switchgear.protocols.http.listener import HttpState
 from switchgear.protocols.http.routes import ROUTES
 from switchgear.protocols.http.routing import Router
-from switchgear.protocols.http.session import HttpSession, HttpSetup
+from switchgear.protocols.http.session import HttpSession
+from switchgear.protocols.http.session_setup import HttpSetup
 from switchgear.protocols.session import ByteSession
 from switchgear.protocols.transport import PeerTransport
 from switchgear.storage.memory import MemoryStore

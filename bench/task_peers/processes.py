@@ -88,6 +88,19 @@ def tree_cpu_seconds(process_id: int) -> float:
     return total
 
 
+def tree_memory_bytes(process_id: int) -> int:
+    """The resident memory of a process, and what its children have for themselves."""
+    total = 0
+    for each in _tree(process_id):
+        names = ("Rss",) if each == process_id else ("Private_Clean", "Private_Dirty")
+        text = Path(f"/proc/{each}/smaps_rollup").read_text()
+        for name in names:
+            found = re.search(rf"^{name}:\s+(\d+) kB", text, re.MULTILINE)
+            assert found is not None
+            total += int(found[1]) * 1024
+    return total
+
+
 def _tree(process_id: int) -> Iterator[int]:
     yield process_id
     for listed in Path(f"/proc/{process_id}/task").glob("*/children"):

@@ -98,7 +98,7 @@ def _note_status(job: Job, status: DraftStatus, screen: Screen) -> None:
 
 async def kill_worker_halfway(client: AsyncDraftClient, job: Job, crew: Crew, screen: Screen) -> None:
     """The first worker for a job is killed in the middle of it; the server hands the job to the next."""
-    victim = await crew.hire(job.order.name, gets_stuck=True)
+    victim = await crew.start_worker(job.order.name, gets_stuck=True)
     status = await client.status(job.record)
     while not status.denominator or 2 * status.numerator < status.denominator:
         await asyncio.sleep(POLL_SECONDS)

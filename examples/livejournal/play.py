@@ -25,7 +25,7 @@ __all__ = ["play"]
 # Far more than it takes anywhere; without an end, a defect would be a program that hangs.
 PLAY_SECONDS = 90.0
 
-OFFICE = ("mail", "rss", "weblogscom", "bday")
+EDITORIAL = ("mail", "rss", "weblogscom", "bday")
 UPKEEP = ("restart_web_nodes", "pay_updateaccounts", "genstats", "dirty")
 PICTURES = ("resize", "thumbgen", "captcha")
 
@@ -59,9 +59,9 @@ async def _do_a_day(world: World, site: Site, scale: Scale, now: datetime, crew:
         jobs = await create_jobs(client, orders_of_a_day(world, site, scale, now), screen)
         async with asyncio.TaskGroup() as group:
             group.create_task(follow_all(client, jobs, screen))
-            await crew.hire(*OFFICE)
-            await crew.hire(*UPKEEP)
+            await crew.start_worker(*EDITORIAL)
+            await crew.start_worker(*UPKEEP)
             resize = next(job for job in jobs if job.order.name == "resize")
             await kill_worker_halfway(client, resize, crew, screen)
-            await crew.hire(*PICTURES)
+            await crew.start_worker(*PICTURES)
     return jobs

@@ -103,7 +103,7 @@ class Crew:
     async def __aexit__(self, *exc: object) -> None:
         await asyncio.gather(*map(_stop, self._processes))
 
-    async def hire(self, *names: str, gets_stuck: bool = False) -> Process:
+    async def start_worker(self, *names: str, gets_stuck: bool = False) -> Process:
         """Start a worker for the jobs of these names."""
         flags = ["--gets-stuck"] if gets_stuck else []
         argv = ("examples.livejournal.worker", *flags, str(self._place), *names)

@@ -325,6 +325,36 @@ def test_jobs_are_written_as_references_and_read_as_results() -> None:
     assert combine(*args, **kwargs) == 327
 
 
+def test_references_are_found_while_arguments_are_encoded() -> None:
+    def simple(number: int, text: str = "", flag: bool = False) -> int:
+        return number
+
+    def nested(numbers: list[int], more: object = None) -> int:
+        return len(numbers)
+
+    def raw(data: bytes) -> bytes:
+        return data
+
+    one, other = job("H:h:1"), job("H:h:2")
+    calls: list[tuple[Callable[..., Any], dict[str, Any]]] = [
+        (simple, {"number": 1}),
+        (simple, {"number": one}),
+        (simple, {"number": one, "text": one, "flag": other}),
+        (simple, {"number": 2, "text": '{"$job":"H:h:9"}'}),
+        (simple, {"number": 3, "text": one, "flag": True}),
+        (nested, {"numbers": [one, 1, other], "more": {"a": [one]}}),
+        (nested, {"numbers": one, "more": other}),
+        (raw, {"data": one}),
+        (raw, {"data": b"bytes"}),
+    ]
+    for function, by_name in calls:
+        codec = arguments(function)
+        payload = codec.encode_bound(by_name)
+        assert codec.encode_with_references(by_name) == (payload, codec.references(payload))
+    with pytest.raises(ArgumentError, match="number"):
+        arguments(simple).encode_with_references({"number": "text", "text": one})
+
+
 def test_what_is_no_reference_is_checked_beside_one() -> None:
     with pytest.raises(ArgumentError, match="f: others: expected int, got str"):
         arguments(combine).encode((job("H:1"), ["x"]), {})

@@ -172,6 +172,15 @@ def test_a_bomb_is_refused_by_its_size() -> None:
         PayloadCodec().unwrap(lying, "f")
 
 
+@pytest.mark.parametrize("size", [-1, -2, -(2**40)])
+def test_a_bomb_of_negative_size_is_not_decompressed(size: int) -> None:
+    """To a decompressor a limit of 0 or -1 means none."""
+    for name in ("zlib", "zstd"):
+        body = Envelope.decode(PayloadCodec(compress_from=10, compression=name).wrap(bytes(100_000), "f", [])).body
+        with pytest.raises(ValueError, match="unreadable header"):
+            PayloadCodec(most_bytes=1_000).unwrap(Envelope(EnvelopeHeader(size, compression=name), body).encode(), "f")
+
+
 @given(st.binary(max_size=200))
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match="payload"):

@@ -76,6 +76,14 @@ def test_a_name_that_no_worker_knows_is_told_with_the_nearest_one(switchgear: Se
             waiting.until("cba")
 
 
+def test_a_task_without_its_module_is_told_with_it(switchgear: Server) -> None:
+    with (
+        working(url_of(switchgear), {"module.of.tasks.shout": bytes.upper}),
+        running(switchgear, "submit", "shout", "a") as it,
+    ):
+        it.until("no worker that can do shout is connected; did you mean module.of.tasks.shout?")
+
+
 def test_without_a_similar_name_only_the_reason_is_told(switchgear: Server) -> None:
     with running(switchgear, "submit", "xyzzy", "abc") as waiting:
         assert waiting.until("no worker that can do xyzzy is connected").endswith("is connected\n")

@@ -21,7 +21,7 @@ from switchgear import (
 from switchgear.client.gearman.client_protocol import ClientProtocol
 from switchgear.client.gearman.error_codes import error_in_line, error_in_packet
 from switchgear.client.gearman.job_subscriber import JobEnd, JobSubscriber, Progress
-from switchgear.client.gearman.requests import ControlRequest, PendingSubmission, SubscribeRequest
+from switchgear.client.gearman.pending_requests import ControlRequest, PendingSubmission, SubscribeRequest
 from switchgear.client.gearman.submit_request import SubmitRequest
 from switchgear.client.gearman.submitted_job import Submission
 from switchgear.protocols.gearman.codec import REQUEST, GearmanDecoder, response

@@ -89,7 +89,7 @@ def test_what_cannot_be_connected_to(context: zmq.Context[zmq.Socket[bytes]]) ->
         connect(context, addresses, b"me", SocketSettings(), None)
 
 
-def test_a_nudge_ends_the_wait(waker: Waker) -> None:
+def test_a_wakeup_ends_the_wait(waker: Waker) -> None:
     waiting = SocketPoller(waker, [])
     waker()
     waker()
@@ -97,13 +97,13 @@ def test_a_nudge_ends_the_wait(waker: Waker) -> None:
     assert not waiting.wait(0)  # both were meant
 
 
-def test_a_nudge_after_the_end_is_harmless() -> None:
+def test_a_wakeup_after_the_end_is_harmless() -> None:
     waker = Waker()
     waker.close()
     waker()
 
 
-def test_a_signal_is_a_nudge(waker: Waker) -> None:
+def test_a_signal_is_a_wakeup(waker: Waker) -> None:
     """However it is handled: the wait must end for it to be handled at all."""
     handled: list[int] = []
     before = signal.signal(signal.SIGUSR1, lambda number, frame: handled.append(number))

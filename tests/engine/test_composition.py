@@ -14,6 +14,7 @@ PARTS = Path(__file__).parent / "parts"
 TESTED_ELSEWHERE = {
     "Deadlines",
     "ExplainParts",
+    "ForeignPredecessors",
     "GraphSubmission",
     "Handover",
 }  # in files beside this one

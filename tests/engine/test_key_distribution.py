@@ -278,6 +278,29 @@ def test_only_a_part_of_the_jobs_is_gathered_in_a_turn(harness: Harness) -> None
     assert taken(harness, harness.worker()) == jobs
 
 
+def test_a_collection_visits_only_a_part_of_the_jobs_that_are_gathered(harness: Harness) -> None:
+    """The segments of a long queue are few objects with very many jobs: while they are made, no collection begins by
+    itself for so long that one would take as long as several turns."""
+    function = harness.function()
+    harness.engine.ready_queues.most_in_new_segments = 4
+    limit(harness, fair=True)
+    submit_each(harness, *[b"a", b"b"] * 5)
+    gathered: list[int] = []
+
+    def note(phase: str, info: dict[str, int]) -> None:
+        if phase == "start" and info["generation"] == 1:
+            gathered.append(function.own_ready_of(NORMAL))
+
+    gc.disable()
+    gc.callbacks.append(note)
+    try:
+        limit(harness)
+    finally:
+        gc.callbacks.remove(note)
+        gc.enable()
+    assert gathered == [4, 8]
+
+
 def test_lower_limits_of_keys_hold_before_all_are_reviewed(harness: Harness) -> None:
     limit(harness, key_concurrency=2)
     worker = harness.worker()

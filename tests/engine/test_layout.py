@@ -9,7 +9,7 @@ import pytest
 
 from switchgear.engine.engine import Engine, SubmitOptions
 from switchgear.model import DONE, FAILED, NORMAL, Cause, Delivery, Job, Peer
-from switchgear.model.job import NO_DETAILS, Details, shared_details
+from switchgear.model.job_details import NO_DETAILS, Details, shared_details
 
 FIELDS = [name for name in dir(Details) if name[0] != "_" and name != "shared" and not callable(getattr(Details, name))]
 SHARED: dict[str, Any] = {

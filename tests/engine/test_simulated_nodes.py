@@ -45,6 +45,14 @@ def reuse_ids(world: SimulatedNodes) -> None:
     world.reuses_ids = True
 
 
+def forget_new_owners(world: SimulatedNodes) -> None:
+    world.forgets_owners = True
+
+
+def trust_in_ignorance(world: SimulatedNodes) -> None:
+    world.trusts_in_ignorance = True
+
+
 # Each with a seed from which on it is soon noticed.
 DEFECTS = [
     (forget_the_fence, 0),
@@ -52,6 +60,8 @@ DEFECTS = [
     (evict_too_early, 0),
     (reuse_epochs, 0),
     (reuse_ids, 54),
+    (forget_new_owners, 0),
+    (trust_in_ignorance, 0),
 ]
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import fuzz.client_targets
+import fuzz.document_targets
 import fuzz.http_client_target
 import fuzz.http_targets
 import fuzz.message_codecs
@@ -138,6 +139,7 @@ MESSAGES = fuzz.message_codecs
 STREAMS = fuzz.stream_codecs
 TEXTS = fuzz.text_targets
 CLIENTS = fuzz.client_targets
+DOCUMENTS = fuzz.document_targets
 
 # By target: a name in the module of the target, and what to put in its place.
 BREAKS: dict[str, tuple[Any, str, Break]] = {
@@ -174,6 +176,10 @@ BREAKS: dict[str, tuple[Any, str, Break]] = {
     "first-bytes": (TEXTS, "looks_like_http", other_answer),
     "job-rows": (fuzz.row_targets, "job_from_row", raises(AttributeError("None"))),
     "schedule-rows": (fuzz.row_targets, "schedule_from_row", raises(AttributeError("None"))),
+    "payload-envelope": (DOCUMENTS, "COMPRESSING", lambda codec: Module(codec, unwrap=raises(KeyError("k"))(None))),
+    "access-file": (DOCUMENTS, "read_access_file", raises(AttributeError("roles"))),
+    "owners-link": (DOCUMENTS, "messages_in", raises(KeyError("tag"))),
+    "cluster-commands": (DOCUMENTS, "answer_of_cluster", raises(KeyError("node"))),
     "gearman-client": (CLIENTS, "status_of", raises(KeyError(1))),
     "gearman-worker": (
         CLIENTS,

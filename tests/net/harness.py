@@ -20,7 +20,7 @@ from typing import Any, ParamSpec
 from switchgear.engine.engine import Engine, EngineSettings
 from switchgear.errors import StorageError
 from switchgear.model import FINAL_STATES, NORMAL, Delivery, Function, Job, Schedule
-from switchgear.model.job import NO_DETAILS, Details
+from switchgear.model.job_details import NO_DETAILS, Details
 from switchgear.net.hub import Hub
 from switchgear.net.operations.dispatcher import Operations
 from switchgear.protocols.gearman.admin import on_line

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from switchgear.net.owners.link import MOST_UNPROVEN, AcceptedLink, LinkListener
-from switchgear.net.owners.link_handshake import Opening, first_frame
+from switchgear.net.owners.link_handshake import Accepting, HandshakeError, Opening, first_frame
 from switchgear.telemetry import LINES_PER_SECOND, Telemetry
 from tests.net.harness import in_turns
 
@@ -83,6 +83,13 @@ async def test_a_wrong_proof_ends_the_connection() -> None:
     assert listener.sessions() == []
     link.data_received(right.receive(challenge, b""))  # too late
     assert listener.sessions() == []
+
+
+def test_a_name_that_is_not_text_is_refused() -> None:
+    frame = first_frame(bytearray(Opening(SECRET, NODE, "name", OWNER).begin().replace(b"name", b"n\xd4me")))
+    assert frame is not None
+    with pytest.raises(HandshakeError, match="not those of a link"):
+        Accepting(SECRET, OWNER).receive(frame, b"")
 
 
 @in_turns

@@ -11,11 +11,14 @@ import psycopg
 import pytest
 
 from switchgear.errors import Fenced, StorageError
+from switchgear.model import Function
 from switchgear.partitions import FREE, PARTITIONS, NodeLease, NodeWatch, preferred_node
 from switchgear.postgresql import connection_parameters
 from switchgear.storage.postgres import PostgresStore
 from switchgear.storage.postgres_connection import PostgresConnection, PostgresRefusal
+from switchgear.storage.postgres_partition_store import PartitionStore
 from switchgear.storage.postgres_partitions import PostgresPartitions
+from switchgear.storage.postgres_rows import bigint
 from switchgear.storage.postgres_schema import MIGRATIONS, STATEMENTS, migrate
 from switchgear.storage.postgres_writer import PostgresWriter, StagedRows
 from switchgear.storage.sqlite_rows import job_row
@@ -133,8 +136,9 @@ def test_a_partition_that_is_handed_over_has_a_new_epoch(url: str) -> None:
 def test_the_last_changes_and_the_end_of_ownership_are_one_transaction(url: str) -> None:
     async def story(ada: PostgresPartitions, bob: PostgresPartitions) -> None:
         await ada.claim([3])
-        change = (STATEMENTS["put_place"], (b"f", (5).to_bytes(8, "big")))
-        broken = (STATEMENTS["put_place"], (b"g", (5000).to_bytes(8, "big")))
+        owned = (bigint(3), bigint(ada.node_id))
+        change = (STATEMENTS["put_place"], (b"f", *owned, bigint(5)))
+        broken = (STATEMENTS["put_place"], (b"g", *owned, bigint(5000)))
         with pytest.raises(PostgresRefusal):
             await ada.hand_over([3], [change, broken])
         view = await ada.look()
@@ -262,17 +266,25 @@ def test_a_node_that_leaves_frees_what_it_has(url: str) -> None:
     with_nodes(url, 2, story)
 
 
-def test_operators_place_functions(url: str) -> None:
-    async def story(ada: PostgresPartitions) -> None:
-        await ada.place(b"resize", 7)
-        await ada.place(b"mail", 7)
-        await ada.place(b"resize", 9)
-        await ada.place(b"mail", None)
+def test_the_owner_of_a_partition_places_its_functions(url: str) -> None:
+    async def story(ada: PostgresPartitions, bob: PostgresPartitions) -> None:
+        await ada.claim([3, 7])
+        await bob.claim([9])
+        await ada.place(b"resize", 3, 7, by_name=False)
+        await ada.place(b"mail", 3, 7, by_name=False)
+        await ada.place(b"resize", 7, 9, by_name=False)
+        await ada.place(b"mail", 7, 3, by_name=True)
         assert (await ada.look()).overrides == {b"resize": 9}
-        with pytest.raises(StorageError, match="partitions 0 to 63, and not 64"):
-            await ada.place(b"resize", 64)
+        for by_name in (False, True):  # the partition that it leaves is another node's
+            with pytest.raises(StorageError, match="does not own partition 9"):
+                await ada.place(b"resize", 9, 3, by_name=by_name)
+        assert (await bob.look()).overrides == {b"resize": 9}
+        await bob.evict(await lease_of(bob, ada))
+        with pytest.raises(Fenced):
+            await ada.place(b"mail", 3, 7, by_name=False)
+        assert (await bob.look()).overrides == {b"resize": 9}
 
-    with_nodes(url, 1, story)
+    with_nodes(url, 2, story)
 
 
 def test_commits_of_jobs_are_fenced_by_the_node(url: str) -> None:
@@ -368,3 +380,28 @@ def test_an_older_layout_is_migrated_while_other_servers_look_at_it(postgres: Cl
     store = opened(url)
     commit(store, [new_job(2)])
     close(store)
+
+
+def test_nodes_that_use_a_new_function_at_the_same_time(url: str) -> None:
+    """Each gives it an id, and the one that is stored first counts."""
+
+    async def story() -> None:
+        ada, bob = (PartitionStore(url, lease_seconds=LEASE_SECONDS, name=name) for name in ("ada", "bob"))
+        for store in (ada, bob):
+            await store.join("")
+        ada.stage([new_job(1, Function(b"new"))])
+        bob.stage([new_job(2, Function(b"new")), new_job(3, Function(b"another"))])
+        await asyncio.gather(ada.commit(), bob.commit())
+        bob.stage([new_job(4, Function(b"new"))])
+        await bob.commit()
+        found = await ada.read_jobs([1, 2, 3, 4])
+        assert {number: job.function.name for number, job in found.items()} == {
+            1: b"new",
+            2: b"new",
+            3: b"another",
+            4: b"new",
+        }
+        for store in (ada, bob):
+            await store.close()
+
+    asyncio.run(story())

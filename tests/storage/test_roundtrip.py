@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from switchgear.model import FINAL_STATES, Cause, Delivery, Job, JobState, UniqueScope
-from switchgear.model.job import NO_DETAILS
+from switchgear.model.job_details import NO_DETAILS
 from switchgear.storage.base import JobQuery
 from switchgear.storage.sqlite import SqliteStore
 from switchgear.storage.sqlite_extra import Extra

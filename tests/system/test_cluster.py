@@ -325,6 +325,28 @@ def test_an_owner_that_is_cut_off_from_the_database_is_replaced(
         assert {kept, later} == handles_at(bob)
 
 
+def test_a_node_that_is_started_again_does_not_pass_connections_on_to_itself(
+    nodes: list[Node], database: str, stack: ExitStack
+) -> None:
+    """It was the owner, and until its lease has ended it is the owner still, at the same address."""
+    ada = nodes[0]
+    ada.start_and_wait()
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute(b"UPDATE sg_lease SET process = ''")  # as if nobody could see that it has ended
+    ada.end()
+    ada.start()
+    eventually(lambda: ada.output().count("standing by") == 1, "it stands by")
+    peers = [stack.enter_context(socket.create_connection((HOST, ada.port))) for _ in range(3)]
+    for peer in peers:
+        peer.settimeout(PATIENCE_SECONDS)
+        peer.sendall(b"version\n")
+    with suppress(OSError):  # they wait for an owner, or are closed when there is one
+        peers[0].recv(100)
+    eventually(lambda: answers_version(ada.port), "it has taken over")
+    assert ada.process is not None
+    assert len(list(Path(f"/proc/{ada.process.pid}/fd").iterdir())) < 100
+
+
 def test_a_standby_that_is_cut_off_from_the_owner(nodes: list[Node], database: str, stack: ExitStack) -> None:
     """Its connections end.  It does not take over, since the owner is alive, and serves again afterwards."""
     ada, bob, _ = nodes

@@ -140,10 +140,13 @@ def test_a_unique_key_is_taken_once_wherever_it_is_submitted(nodes: list[OwnerNo
     assert row == (keys,)
 
 
-def test_what_the_mode_cannot_do_is_refused(nodes: list[OwnerNode]) -> None:
+def test_a_name_is_taken_once_wherever_it_is_submitted(nodes: list[OwnerNode]) -> None:
     function = function_of(nodes[1], 2)
-    with nodes[0].client() as client, pytest.raises(ServerRefused, match="names are not possible"):
-        client.submit(function, b"x", background=True, name="a-name")
+    with nodes[0].client() as client, nodes[2].client() as other:
+        handle = client.submit(function, b"x", background=True, name="a-name").handle
+        with pytest.raises(ServerRefused, match="there is an unfinished job named"):
+            other.submit(function, b"x", background=True, name="a-name")
+        assert other.control("job", handle=handle)["name"] == "a-name"
 
 
 def test_a_killed_node_loses_nothing_that_was_acknowledged(postgres: Cluster, tmp_path: Path) -> None:

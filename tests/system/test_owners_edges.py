@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from switchgear import PredecessorFailed, TaskFailed, chain, group
+from switchgear import PredecessorFailed, chain, group
 from switchgear.client.gearman.blocking import Client
 from tests.support.postgres import Cluster
 from tests.support.servers import HOST
 from tests.support.waiting import DEADLINE_SECONDS, eventually
-from tests.system.owner_flows import tasks_at
+from tests.system.owner_flows import owned_by, tasks_at
 from tests.system.owner_nodes import NAMES, OwnerNode, PlainWorker, function_of, packet, settled
 
 pytestmark = [pytest.mark.system, pytest.mark.xdist_group("postgresql"), pytest.mark.timeout(240)]
@@ -81,6 +81,11 @@ def worker(nodes: list[OwnerNode]) -> Iterator[None]:
     process.wait(DEADLINE_SECONDS)
 
 
+def reported(client: Client, count: int) -> bool:
+    jobs = client.control("jobs", function=owned_by("cleo", "report"), states=["done"])
+    return len(jobs["jobs"]) == count
+
+
 @pytest.mark.usefixtures("worker")
 @pytest.mark.parametrize("entry", range(3))
 def test_workflows_of_tasks_of_several_nodes(nodes: list[OwnerNode], entry: int) -> None:
@@ -91,9 +96,11 @@ def test_workflows_of_tasks_of_several_nodes(nodes: list[OwnerNode], entry: int)
         assert job.result(timeout=30) == 32
         with pytest.raises(PredecessorFailed, match="no 1"):
             chain(flows.one.s(1), flows.fail.s(), flows.one.s()).submit().result(timeout=30)
-        job = flows.fail.s(7).on_error(flows.report.s()).submit()
-        with pytest.raises(TaskFailed):
+        job = chain(flows.fail.s(7), flows.one.s(), on_error=flows.report.s()).submit()
+        with pytest.raises(PredecessorFailed, match="no 7"):
             job.result(timeout=30)
+        with nodes[entry].client() as client:
+            eventually(partial(reported, client, entry + 1), "the error handlers have run")
     finally:
         flows.app.close()
 

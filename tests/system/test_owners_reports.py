@@ -88,7 +88,6 @@ class Stage:
         for node in self.nodes:
             stack.callback(node.end)
             node.start()
-        for node in self.nodes:
             node.wait_until_it_answers()
         settled(self.nodes)
         self.function = function_of(self.owner, names=NAMES)

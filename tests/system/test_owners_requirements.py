@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.system, pytest.mark.xdist_group("postgresql"), pytest.
 def nodes(postgres: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[OwnerNode]]:
     place = tmp_path_factory.mktemp("requirements")
     url = postgres.new_url()
-    made = [OwnerNode(name, url, place) for name in NAMES]
+    made = [OwnerNode(name, url, place, lease_seconds=3.0) for name in NAMES]
     with ExitStack() as stack:
         for node in made:
             stack.callback(node.end)

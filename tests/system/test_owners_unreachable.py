@@ -63,7 +63,7 @@ class Stage:
             "schedule": {"name": "s", "every_seconds": 60, **function},
             "declare": {"owner": "a", "schedules": [], "functions": []},
         }
-        for verb in ("times", "keys", "pause", "resume", "limit"):
+        for verb in ("times", "keys", "pause", "resume", "limit", "place"):
             self.arguments[verb] = function
         for verb in ("job", "explain", "complete"):
             self.arguments[verb] = handle

@@ -234,6 +234,12 @@ def check_limit(stage: Stage) -> None:
         assert [answer["policy"]["concurrency"] for answer in stage.ask_all("limit", function=function)] == [number] * 3
 
 
+def check_place(stage: Stage) -> None:
+    for owner, function in zip(stage.nodes, stage.functions(), strict=True):
+        answers = stage.ask_all("place", function=function)
+        assert [(answer["node"], answer["placed"]) for answer in answers] == [(owner.name, False)] * 3
+
+
 def check_queue_limits(stage: Stage) -> None:
     for function in stage.functions():
         assert text(stage.nodes[0], f"maxqueue {function} 1") == ["OK"]
@@ -490,6 +496,7 @@ WALK: dict[str, Callable[[Stage], None]] = {
     "pause": check_pause,
     "resume": check_pause,
     "limit": check_limit,
+    "place": check_place,
     "queue_limits": only_in_the_text_protocol(check_queue_limits),
     "create_function": only_in_the_text_protocol(check_create_function),
     "drop_function": only_in_the_text_protocol(check_drop_function),

@@ -45,6 +45,7 @@ COMMANDS = {
     "control_workers": "control resize web1 --slots 4",
     "pause": "pause resize",
     "resume": "resume resize",
+    "place": "place resize --beside upload --partition 3 --by-name",
     "limit": "limit resize --concurrency 4 --rate 10/s --key-concurrency 1 --key-rate none --fair",
     "jobs": "jobs --function f --state READY --unique k --name n --dead --state failed --error e --since 5 --limit 9"
     " --before 7 --key k --contains text --until 6",
@@ -177,6 +178,7 @@ CALLS: dict[str, Callable[[Program], object]] = {
     "App.control_workers": lambda program: program.app.control_workers("ping"),
     "App.pause": lambda program: program.app.pause(program.add),
     "App.resume": lambda program: program.app.resume(program.add),
+    "App.place": lambda program: program.app.place(program.add),
     "App.limit": lambda program: program.app.limit(program.add, concurrency=2, rate="10/s", key_rate="none"),
     "App.jobs": lambda program: list(program.app.jobs(task=program.add, states=["ready"])),
     "App.cancel_all": lambda program: program.app.cancel_all(task=program.add),

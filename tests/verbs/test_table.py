@@ -219,6 +219,7 @@ READ_ARGUMENTS: dict[str, dict[str, Any]] = {
 ANSWERS: dict[str, Callable[[OperatorHarness], Any]] = {
     "pause": lambda operator: operator.ask("pause", function="f"),
     "resume": lambda operator: operator.ask("resume", function="f"),
+    "place": lambda operator: operator.ask("place", function="f"),
     "limit": lambda operator: operator.ask("limit", function="f"),
     "job": lambda operator: operator.ask("job", handle="H:t:2"),
     "at": lambda operator: operator.ask("at", **READ_ARGUMENTS["at"]),

@@ -31,7 +31,7 @@ LEASE_SECONDS = float(os.environ.get("TORTURE_LEASE_SECONDS", "1"))
 LIVES_PER_RUN = 30
 FAULTS_PER_LIFE = 10
 # A node that stands still for longer than this although PostgreSQL answers will not go on by itself.
-STUCK_SECONDS = 30.0
+STUCK_SECONDS = 30.0 * max(1.0, LEASE_SECONDS)
 # What the last owner had sent is read after so long.
 LAST_WORDS_SECONDS = 0.05
 # Many jobs that wait would leave submitters without anything to do, and the takeover could not be timed.
@@ -48,9 +48,7 @@ class Node:
         self._run = run
         self._log = run.directory / f"output-{name}"
         settings = {**run.settings, **cluster_settings(name), **(settings or {})}
-        self._arguments = serve_arguments(
-            self.ports, database or run.database, settings, *run.arguments, without=run.without
-        )
+        self._arguments = serve_arguments(self.ports, database or run.database, settings, *run.arguments)
         self.process: ServerProcess | None = None
 
     def start(self) -> None:
@@ -199,6 +197,7 @@ class Nodes:
         begun = time.monotonic()
         await self._acknowledged_elsewhere()
         await asyncio.sleep(max(0.0, 2 * LEASE_SECONDS - (time.monotonic() - begun)))
+        await self._replaced(owner)
         process.resume()
         if not await asyncio.to_thread(process.wait, STUCK_SECONDS):
             self._stuck(f"{owner.name} was replaced, and did not end:\n{owner.output()[-2000:]}")
@@ -254,6 +253,19 @@ class Nodes:
         name = await asyncio.to_thread(self._owner_name, hide_process)
         return next((node for node in self.nodes if node.name == name), None)
 
+    async def _replaced(self, node: Node) -> None:
+        """Wait until the other nodes have taken the place of this one, which stands still."""
+        until = time.monotonic() + STUCK_SECONDS
+        while await asyncio.to_thread(self._has_place, node):
+            if time.monotonic() > until:
+                self._stuck(f"{node.name} stood still for {STUCK_SECONDS:g} s and was not replaced")
+                return
+            await asyncio.sleep(0.05)
+
+    def _has_place(self, node: Node) -> bool:
+        """Whether this node is the owner, as far as one can tell."""
+        return self._owner_name(False) in (node.name, "")
+
     def _owner_name(self, hide_process: bool) -> str:
         until = time.monotonic() + STUCK_SECONDS
         while time.monotonic() < until:
@@ -300,6 +312,7 @@ async def cluster(run: Run) -> None:
 
 async def lives_of_nodes(run: Run, kind: type[Nodes]) -> None:
     run.draw_settings()
+    run.history.record("nodes")
     with ExitStack() as stack:
         primary = stack.enter_context(running_postgres())
         pair = ReplicatedPostgres(primary, stack.enter_context(running_standby(primary)))

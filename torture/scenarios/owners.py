@@ -16,18 +16,13 @@ import psycopg
 from tests.support.postgres import ReplicatedPostgres
 from tests.support.proxy import Proxy
 
-from torture.peers import STEADY_SUBMITTERS, Peer, dwork
 from torture.peers.load import HOST
 from torture.run import Run
 from torture.scenarios.cluster import LEASE_SECONDS, STUCK_SECONDS, Node, Nodes, cluster_settings, lives_of_nodes
-from torture.scenarios.kills import some_of_everybody
 from torture.server import Operator, free_port
 
 # So named that each of them owns a function of the load.
 NAMES = ("ada", "bob", "max")
-# The server has no listeners of these in this mode.
-WITHOUT = ("dwork",)
-ABSENT_PEERS = (dwork.creator, dwork.worker)
 COMPLETE_SECONDS = 20.0
 # A job that another node has borrowed for its workers counts as running; it is told of the cancel by a message.
 CANCEL_SECONDS = 2.0
@@ -50,7 +45,6 @@ class OwnerNodes(Nodes):
         self._stack = ExitStack()
         self._link_proxies: dict[str, Proxy] = {}  # in front of each node, for the other nodes
         self._database_proxies: dict[str, list[Proxy]] = {}  # between each node and both PostgreSQLs
-        run.without = WITHOUT
         run.history.record("cancels_take", CANCEL_SECONDS)
         super().__init__(run, pair)
         run.settings |= owner_settings(NAMES[0])  # for the node that drains it all at the end
@@ -82,10 +76,6 @@ class OwnerNodes(Nodes):
     def end(self) -> None:
         super().end()
         self._stack.close()
-
-    def peers(self) -> list[Peer]:
-        others = [peer for peer in some_of_everybody(self.run.chance) if peer not in ABSENT_PEERS]
-        return [*others, *STEADY_SUBMITTERS]
 
     async def one_life(self) -> None:
         if not self._is_founded:
@@ -124,11 +114,32 @@ class OwnerNodes(Nodes):
         return [*super().faults(), self._cut_from_database, self._stall_in_transaction, self._cut_links]
 
     async def _owner(self, *, hide_process: bool = False) -> Node | None:
-        """Some node."""
+        """Some node that is not just starting."""
         node = self.run.chance.choice(self.nodes)
+        until = time.monotonic() + STUCK_SECONDS
+        while not await asyncio.to_thread(self._has_joined, node):
+            if time.monotonic() > until:
+                self._stuck(f"{node.name} did not join:\n{node.output()[-2000:]}")
+                return None
+            await asyncio.sleep(0.05)
         if hide_process:
             await asyncio.to_thread(self._hide_process, node.name)
         return node
+
+    def _has_joined(self, node: Node) -> bool:
+        """Whether the present process of the node is one of the cluster."""
+        process = node.process
+        if process is None or not process.is_running():
+            return False
+        try:
+            with psycopg.connect(self.run.database, autocommit=True, connect_timeout=2) as connection:
+                rows = connection.execute(b"SELECT process FROM sg_node WHERE epoch > 0").fetchall()
+        except psycopg.Error:
+            return False
+        return any(row[0].split(" ")[2:3] == [str(process.pid)] for row in rows)
+
+    def _has_place(self, node: Node) -> bool:
+        return self._has_joined(node)
 
     def _hide_process(self, name: str) -> None:
         try:
@@ -139,7 +150,9 @@ class OwnerNodes(Nodes):
 
     async def _cut_from_database(self) -> None:
         """For twice its lease: others go on, and it ends when it is back."""
-        node = self.run.chance.choice(self.nodes)
+        node = await self._owner()
+        if node is None:
+            return
         process = node.process
         proxies = self._database_proxies[node.name]
         is_silent = self.run.chance.random() < 0.5
@@ -152,18 +165,22 @@ class OwnerNodes(Nodes):
         begun = time.monotonic()
         await self._acknowledged_elsewhere()
         await asyncio.sleep(max(0.0, 2 * LEASE_SECONDS - (time.monotonic() - begun)))
+        await self._replaced(node)
         self._undo_cuts()
         if process is not None and not await asyncio.to_thread(process.wait, STUCK_SECONDS):
             self._stuck(f"{node.name} was replaced, and did not end:\n{node.output()[-2000:]}")
 
     async def _stall_in_transaction(self) -> None:
         """The first part of a commit arrives, and no more: the database holds the locks of the node."""
-        node = self.run.chance.choice(self.nodes)
+        node = await self._owner()
+        if node is None:
+            return
         process = node.process
         for proxy in self._database_proxies[node.name]:
             proxy.stall_requests()
         self.run.tally.counts["network_faults"] += 1
         await self._acknowledged_elsewhere()
+        await self._replaced(node)
         self._undo_cuts()
         if process is not None and not await asyncio.to_thread(process.wait, STUCK_SECONDS):
             self._stuck(f"{node.name} was replaced, and did not end:\n{node.output()[-2000:]}")

@@ -465,6 +465,24 @@ class App:
         policy: Mapping[str, Any] = self.control("limit", function=_name_of(task), **limits, **rates)["policy"]
         return policy
 
+    def place(
+        self,
+        task: Task[Any, Any] | str,
+        *,
+        beside: Task[Any, Any] | str | None = None,
+        partition: int | None = None,
+        by_name: bool = False,
+    ) -> Mapping[str, Any]:
+        """Put a task at the server of another task, or into a partition, if several servers own functions.
+
+        With `by_name` it goes back to where it was before. Returns where it is: partition, node, and whether it was
+        placed.
+        """
+        other = None if beside is None else _name_of(beside)
+        where = {"beside": other, "partition": partition, "by_name": by_name or None}
+        answer: Mapping[str, Any] = self.control("place", function=_name_of(task), **where)
+        return answer
+
     # --- the server ---
 
     def functions(self) -> list[FunctionInfo]:

@@ -258,6 +258,39 @@ class Arguments(Generic[R]):
             written[name] = msgspec.Raw(data)
         return _ENCODER.encode(written)
 
+    def encode_with_references(self, by_name: Mapping[str, Any]) -> tuple[bytes, list[str]]:
+        """The payload for arguments by name, and what `references` finds in it."""
+        written: dict[str, Any] = {}
+        handles: dict[str, None] = {}
+        if self._is_simple and not self.takes_bytes:
+            hints = self._resolve()
+            for name, value in by_name.items():
+                if type(value) is hints[name].kind in _SIMPLE:
+                    written[name] = value
+                elif isinstance(value, Reference):
+                    reference = self._checked(name, value)
+                    if not isinstance(reference, dict):
+                        break
+                    written[name] = reference
+                    handles[reference[REFERENCE]] = None
+                else:
+                    break
+            else:
+                try:
+                    return _ENCODER.encode(written), list(handles)
+                except (TypeError, ValueError, OverflowError):
+                    pass  # found again below, where it is known which one it is
+        payload = self.encode_bound(by_name)
+        return payload, self.references(payload)
+
+    def _checked(self, name: str, reference: Reference) -> Any:
+        """What stands for the reference in a payload; raises ArgumentError if it cannot be there."""
+        try:
+            self.check_reference(reference)
+        except (TypeError, ValueError) as error:
+            raise ArgumentError(f"{self.name}: {name}: {error}") from error
+        return reference.as_reference()
+
     def _raw(self, by_name: Mapping[str, Any]) -> bytes:
         value = next(iter(by_name.values()), b"")
         if isinstance(value, bytes | bytearray | memoryview):

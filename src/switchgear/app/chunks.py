@@ -67,6 +67,10 @@ class ChunkArguments:
     def encode_bound(self, by_name: Mapping[str, Any]) -> bytes:
         return b"%b%b]}" % (_START, b",".join(self._payloads(by_name["rows"])))
 
+    def encode_with_references(self, by_name: Mapping[str, Any]) -> tuple[bytes, list[str]]:
+        payload = self.encode_bound(by_name)
+        return payload, self.references(payload)
+
     def _payloads(self, rows: list[tuple[Any, ...]]) -> Iterator[bytes]:
         return (self._of_call.encode(row, {}) for row in rows)
 

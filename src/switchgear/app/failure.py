@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from switchgear.app.arguments import FAILED_TASK, REFERENCE, Reference
-from switchgear.app.exceptions import restored_failure
+from switchgear.app.reraised_exceptions import restored_failure
 from switchgear.client.gearman.job_subscriber import JobEnd
 from switchgear.errors import JobFailed, TaskFailed
 

@@ -11,7 +11,7 @@ job after its predecessors; if one is refused, those before it are cancelled.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
@@ -195,14 +195,16 @@ class GraphPlan:
                 return
             self._ids = _raised(begun)
             try:
-                requests = [self._request(index, trace) for index in range(len(self))]
-                with telling(requests) as outcomes:
+                requests: Iterable[SubmitRequest] = self._requests(0, trace)
+                to_tell: list[SubmitRequest] = []
+                if self.app.hooks.middleware:  # else nobody is to be told, and none of a million is held
+                    requests = to_tell = list(requests)
+                with telling(to_tell) as outcomes:
                     answer = yield transport.submit_graph(self._ids, requests)
                     is_gone = isinstance(answer, ServerRefused) and answer.code == GRAPH_NOT_FOUND
                     if not (is_gone and tries < _MOST_TRIES):
                         _raised(answer)
-                        if self.app.hooks.middleware:  # else nobody is to be told
-                            outcomes += [self._ids.handle(index) for index in range(len(self))]
+                        outcomes += [self._ids.handle(index) for index in range(len(to_tell))]
                         return
             except BaseException:
                 self._ids = None

@@ -18,10 +18,10 @@ import msgspec
 
 from switchgear.app.chunks import calls_in, chunk_result
 from switchgear.app.current_job import CurrentJob, JobSuspended, Retry, running
-from switchgear.app.exceptions import raised_line
 from switchgear.app.failure import Failure
 from switchgear.app.payloads.codec import PLAIN
 from switchgear.app.payloads.envelope import Envelope, is_envelope
+from switchgear.app.reraised_exceptions import raised_line
 from switchgear.app.soft_timeout import SoftTimeout, raise_after, raise_after_async
 from switchgear.client.gearman.assigned_job import SUSPENDED, AssignedJob, Complete, Fail, Outcome, RetryLater, Stopped
 from switchgear.client.gearman.job_subscriber import JobEnd

@@ -16,7 +16,7 @@ from switchgear.app.awaited_jobs import AwaitedJobs
 from switchgear.app.job import Job
 from switchgear.app.transport import refuse_to_block
 from switchgear.client.gearman.job_subscriber import JobEnd, JobSubscriber
-from switchgear.client.gearman.requests import UNKNOWN
+from switchgear.client.gearman.pending_requests import UNKNOWN
 from switchgear.client.gearman.submit_request import SubmitRequest
 from switchgear.errors import JobFailed, JobUnknown, ServerUnreachable
 from switchgear.numbers import whole_number

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from switchgear.app.app import App
     from switchgear.app.embedded_worker import EmbeddedWorker
     from switchgear.app.transport import AppTransport
-    from switchgear.client.gearman.submit_request import SubmitRequest
 
 __all__ = ["LazyTransport"]
 
@@ -44,9 +43,9 @@ class LazyTransport:
 
         return ThreadTransport(self._app.locations, self._app.connect_seconds, self._before_submission)
 
-    def _before_submission(self, requests: list[SubmitRequest]) -> None:
+    def _before_submission(self, functions: Collection[bytes]) -> None:
         if self._worker is not None:
-            self._worker.serve({request.function.decode(errors="replace") for request in requests})
+            self._worker.serve({function.decode(errors="replace") for function in functions})
 
     def _on_first_use(self) -> None:
         """Called once, before the first request of this process."""

@@ -13,7 +13,7 @@ from switchgear.client.address import ServerAddress
 from switchgear.client.gearman.client_stream import ClientStream
 from switchgear.client.gearman.job_subscriber import JobEnd, JobSubscriber
 from switchgear.client.gearman.packets import name_bytes, name_text
-from switchgear.client.gearman.requests import UNKNOWN, ControlRequest, RoutedRequest, SubscribeRequest
+from switchgear.client.gearman.pending_requests import UNKNOWN, ControlRequest, RoutedRequest, SubscribeRequest
 from switchgear.client.sockets import DEFAULT_TIMEOUT_SECONDS, describe_os_error
 from switchgear.client.streams import open_stream
 from switchgear.errors import ConfigError, ExtensionRequired, ServerRefused, ServerUnreachable

@@ -81,13 +81,11 @@ class TaskRequests:
 
     def request_like(self, alike: SubmitRequest, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> SubmitRequest:
         """The request for a job with these arguments, of which `alike_request` has given the rest."""
-        payload = self.arguments.encode_bound(self.arguments.bind(args, kwargs))
+        payload, handles = self.arguments.encode_with_references(self.arguments.bind(args, kwargs))
         options, needs = alike.options, alike.needs
-        if b'"$job"' in payload:
-            policies = self._policies(payload)
-            if policies:
-                options = {**options, "after": list(policies), "on_failure": list(policies.values())}
-                needs = (*needs, "a job as an argument")
+        if handles:
+            options = {**options, "after": handles, "on_failure": [self._settings.on_failure] * len(handles)}
+            needs = (*needs, "a job as an argument")
         function, priority, durable = alike.function, alike.priority, alike.durable
         return SubmitRequest(function, self._wrapped(payload), b"", priority, durable, False, 0.0, options, needs)
 

@@ -24,7 +24,7 @@ import os
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, Final
@@ -37,7 +37,7 @@ from switchgear.client.cluster_nodes import NODE_SEPARATOR
 from switchgear.client.gearman.error_codes import JOB_NOT_FOUND
 from switchgear.client.gearman.graph_request import BeginGraphRequest, GraphEncoder, GraphIds, GraphRequest
 from switchgear.client.gearman.job_subscriber import JobSubscriber
-from switchgear.client.gearman.requests import (
+from switchgear.client.gearman.pending_requests import (
     UNKNOWN,
     ControlRequest,
     PendingSubmission,
@@ -62,9 +62,9 @@ class ThreadTransport(AppTransport):
         self,
         locations: Sequence[ServerLocation],
         connect_seconds: float,
-        before_submission: Callable[[list[SubmitRequest]], None] | None = None,
+        before_submission: Callable[[Collection[bytes]], None] | None = None,
     ) -> None:
-        """`before_submission` is called with the requests of each submission, in the thread of the caller."""
+        """`before_submission` is called with the functions of each submission, in the thread of the caller."""
         self._locations = locations
         self._connect_seconds = connect_seconds
         # Weakly, so that an app which is dropped disconnects at once.
@@ -79,7 +79,7 @@ class ThreadTransport(AppTransport):
     ) -> Future[list[str | Exception]]:
         before_submission = self._before_submission() if self._before_submission is not None else None
         if before_submission is not None:
-            before_submission(requests)
+            before_submission({request.function for request in requests})
         future: Future[list[str | Exception]] = Future()
         self._enqueue(PendingSubmission(requests, subscribers, future), None)
         return future
@@ -89,12 +89,12 @@ class ThreadTransport(AppTransport):
         self._enqueue(BeginGraphRequest(count, predecessor, future), None)
         return future
 
-    def submit_graph(self, ids: GraphIds, requests: list[SubmitRequest]) -> Future[int]:
-        before_submission = self._before_submission() if self._before_submission is not None else None
-        if before_submission is not None:
-            before_submission(requests)
+    def submit_graph(self, ids: GraphIds, requests: Iterable[SubmitRequest]) -> Future[int]:
         encoder = GraphEncoder(ids)
         encoder.add_all(requests)
+        before_submission = self._before_submission() if self._before_submission is not None else None
+        if before_submission is not None:
+            before_submission(encoder.functions)
         future: Future[int] = Future()
         self._enqueue(GraphRequest(ids, encoder.parts(), future), ids.server_number)
         return future

@@ -69,7 +69,7 @@ class AppTransport(ABC):
         """
         raise NotImplementedError
 
-    def submit_graph(self, ids: GraphIds, requests: list[SubmitRequest]) -> Future[int]:
+    def submit_graph(self, ids: GraphIds, requests: Iterable[SubmitRequest]) -> Future[int]:
         """Submit all jobs of a graph, or none of them; the result is their number."""
         raise NotImplementedError
 

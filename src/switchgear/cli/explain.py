@@ -54,6 +54,10 @@ def explain(ctx: click.Context, handle: str | None, server: str, as_json: bool) 
         for reason in answer["reasons"]:
             click.echo(printable(reason["text"]))
         return
-    click.echo(f"{printable(answer['handle'])} ({printable(text_of(answer['function']))}) is {answer['state']}")
+    where = f" at {printable(answer['node'])}" if "node" in answer else ""
+    placed = ", where its function was placed" if answer.get("placed") else ""
+    click.echo(
+        f"{printable(answer['handle'])} ({printable(text_of(answer['function']))}) is {answer['state']}{where}{placed}"
+    )
     for reason in answer["reasons"]:
         click.echo(f"  {printable(reason['text'])}")

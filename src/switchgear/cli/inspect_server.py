@@ -74,7 +74,7 @@ def _function_row(function: Mapping[str, Any]) -> list[str]:
         text_of(function["name"]),
         *(str(function[count]) for count in counts),
         short_duration(function["oldest_ready_seconds"]),
-        "paused" if function["paused"] else "",
+        " ".join(word for word in ("paused", "placed") if function.get(word)),
         limits_text(function["policy"]),
     ]
 

@@ -99,6 +99,7 @@ COMMANDS = {
     "signal": _Lazy("switchgear.cli.send_signal", "signal", "Tell a waiting job that something has happened."),
     "pause": _Lazy("switchgear.cli.control", "pause", "Stop starting jobs of a function."),
     "resume": _Lazy("switchgear.cli.control", "resume", "Start jobs of a paused function again."),
+    "place": _Lazy("switchgear.cli.place", "place", "Show or set which server owns a function, of several."),
     "limit": _Lazy("switchgear.cli.limit", "limit", "Show or set the concurrency and rate limits of a function."),
     "schedules": _Lazy("switchgear.cli.schedules", "schedules", "List periodic jobs."),
     "schedule": _Lazy("switchgear.cli.schedules", "schedule", "Add, remove, pause, resume or run schedules."),

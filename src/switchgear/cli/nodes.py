@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from switchgear.cli.output import Column, json_option, print_json, print_table, server_option
+from switchgear.cli.output import Column, json_option, print_json, print_table, server_option, text_of
 from switchgear.client.gearman.blocking import Client
 from switchgear.units import short_duration
 
@@ -45,4 +45,8 @@ def nodes(server: str, as_json: bool) -> None:
         columns.append(Column("PARTITIONS", right=True))
         for row, node in zip(rows, found, strict=True):
             row.append(str(node["partitions"]))
+    if any(node.get("placed") for node in found):
+        columns.append(Column("PLACED", wrap=True))
+        for row, node in zip(rows, found, strict=True):
+            row.append(" ".join(map(text_of, node["placed"])))
     print_table(columns, rows)

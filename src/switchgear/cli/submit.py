@@ -174,7 +174,8 @@ def _say_if_no_worker(client: Client, submission: Submission) -> None:
 
     function = os.fsdecode(bytes_of(explanation["function"]))
     names = [os.fsdecode(bytes_of(row["name"])) for row in rows if row["workers"]]
-    nearest = get_close_matches(function, names, n=1)
+    # Tasks are called module.function, and people leave the module out.
+    nearest = [name for name in names if name.endswith(f".{function}")] or get_close_matches(function, names, n=1)
     hint = f"; did you mean {printable(nearest[0])}?" if nearest else ""
     complain(f"job {submission.handle} waits: no worker that can do {printable(function)} is connected{hint}")
 

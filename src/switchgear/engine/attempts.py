@@ -12,7 +12,7 @@ from switchgear.engine.requirements import Requirements
 from switchgear.engine.state import EngineState
 from switchgear.engine.unique_keys import UniqueKeys
 from switchgear.model import READY, RUNNING, Cause, Job, Worker
-from switchgear.model.job import NO_DETAILS
+from switchgear.model.job_details import NO_DETAILS
 
 __all__ = ["Attempts"]
 

@@ -20,17 +20,17 @@ credits; a ticket without one times out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from switchgear.engine.attempts import Attempts
 from switchgear.engine.deadlines import Deadlines
+from switchgear.engine.job_chooser import JobChooser
 from switchgear.engine.limiters import Limiters
 from switchgear.engine.ready_queues import ReadyQueues
 from switchgear.engine.requirements import Requirements, first_fitting, unlist_worker
 from switchgear.engine.state import EngineState
 from switchgear.engine.waiting_workers import (
     add_pusher,
-    allowed_priorities,
     first_waiting,
     has_sleepers,
     remove_pusher,
@@ -58,6 +58,7 @@ class Dispatcher:
         requirements: Requirements,
     ) -> None:
         self._policy_caller = policy_caller
+        self.chooser = JobChooser(state, limiters, queues, wakeups, policy_caller)
         self._requirements = requirements
         self._state = state
         self._deadlines = deadlines
@@ -140,12 +141,12 @@ class Dispatcher:
         if len(worker.running) >= state.settings.jobs_per_worker > 0:
             return None
         order = worker.order
-        # `_choose`, inlined for the usual worker
+        # `JobChooser.choose`, inlined for the usual worker
         if len(order) == 1 and state.hands_out_plainly and worker.priorities is None:
             function = order[0]
             job = self._queues.pop(function, worker) if function.ready and not function.paused else None
         else:
-            job = self._choose(worker)
+            job = self.chooser.choose(worker)
         if job is not None:
             self._attempts.start(job, worker)
         return job
@@ -160,7 +161,7 @@ class Dispatcher:
         if function not in worker.timeouts_us:
             return None
         if state.has_wake_policy:
-            job = self._chosen_job(worker, (function,), (priority,))
+            job = self.chooser.chosen_job(worker, (function,), (priority,))
         else:
             job = self._queues.pop_of(function, priority, worker)
         if job is not None:
@@ -177,150 +178,6 @@ class Dispatcher:
             if function.ready and not function.paused and self._queues.awaits_payload(function, worker):
                 return True
         return False
-
-    def _choose(self, worker: Worker) -> Job | None:
-        """Remove the next job for this worker from its queue, and return it."""
-        state = self._state
-        if not state.handing_out:
-            return None
-        if state.has_wake_policy:
-            return self._choose_by_policy(worker)
-        order = worker.order
-        if worker.priorities is not None:
-            return self._choose_by_priority(worker)
-        if len(order) == 1:
-            function = order[0]
-            return self._queues.pop(function, worker) if function.ready and not function.paused else None
-        if state.settings.function_order == "fair":
-            job = self._choose_fairly(worker)
-        else:
-            job = self._choose_in_order(worker)
-        if job is not None and worker.woken_for is not None and worker.woken_for is not job.function:
-            self._wakeups.pass_on(worker)
-        return job
-
-    def _choose_in_order(self, worker: Worker) -> Job | None:
-        order = worker.order
-        for function in reversed(order):
-            if (
-                function.ready
-                and not function.paused
-                and (function.limiter is None or self._limiters.is_open_for(function, worker))
-            ):
-                job = self._queues.pop(function, worker)
-                if job is None:
-                    continue  # its payload is not in memory
-                if self._state.settings.function_order == "round-robin":
-                    order.remove(function)
-                    order.insert(0, function)
-                return job
-        return None
-
-    def _choose_fairly(self, worker: Worker) -> Job | None:
-        order = worker.order
-        best: Function | None = None
-        best_place = len(BEST_FIRST)
-        for function in order:
-            if not function.ready or function.paused:
-                continue
-            if function.limiter is not None and not self._limiters.is_open(function):
-                continue
-            if function.unloaded is not None and self._queues.awaits_payload(function, worker):
-                continue
-            for place in range(best_place):
-                if self._limiters.offers(function, BEST_FIRST[place], worker):
-                    best, best_place = function, place
-                    break
-            if best_place == 0:
-                break
-        if best is None:
-            return None
-        job = self._queues.pop(best, worker)
-        if job is None:
-            return self._choose_fairly(worker)  # its payload is not in memory, which is known now
-        order.remove(best)
-        order.append(best)
-        return job
-
-    def _choose_by_priority(self, worker: Worker) -> Job | None:
-        """`_choose` for a worker that takes only some priorities of some functions."""
-        order = worker.order
-        function_order = self._state.settings.function_order
-        unread: list[Function] = []  # the payload of their next job for this worker is not in memory
-        while True:
-            best, priority = self._best_by_priority(worker, unread)
-            if best is None:
-                return None
-            job = self._queues.pop_of(best, priority, worker)
-            if job is not None:
-                break
-            unread.append(best)
-        if function_order != "registration":
-            order.remove(best)
-            order.insert(len(order) if function_order == "fair" else 0, best)
-        if worker.woken_for is not None and worker.woken_for is not best:
-            self._wakeups.pass_on(worker)
-        return job
-
-    def _best_by_priority(self, worker: Worker, unread: list[Function]) -> tuple[Function | None, int]:
-        """The function and the priority of the next job for such a worker, except the unread functions."""
-        function_order = self._state.settings.function_order
-        best: Function | None = None
-        best_place = len(BEST_FIRST)
-        for function in worker.order if function_order == "fair" else reversed(worker.order):
-            if function in unread or not self.has_work(function):
-                continue
-            allowed = allowed_priorities(worker, function)
-            for place in range(best_place):
-                if BEST_FIRST[place] in allowed and self._limiters.offers(function, BEST_FIRST[place], worker):
-                    best, best_place = function, place
-                    break
-            if best is not None and (function_order != "fair" or best_place == 0):
-                break
-        return best, BEST_FIRST[best_place] if best is not None else 0
-
-    def _choose_by_policy(self, worker: Worker) -> Job | None:
-        """The same if a wake policy has a say."""
-        functions = [function for function in worker.order if self.has_work_for(function, worker)]
-        function_order = self._state.settings.function_order
-        if function_order == "fair":
-            functions.sort(key=self._best_place)
-        else:
-            functions.reverse()
-        woken_job = worker.woken_job
-        if woken_job is not None and woken_job.function in functions:
-            functions.remove(woken_job.function)
-            functions.insert(0, woken_job.function)
-        job = self._chosen_job(worker, functions)
-        if job is None:
-            return None
-        order = worker.order
-        if function_order != "registration":
-            order.remove(job.function)
-            order.insert(len(order) if function_order == "fair" else 0, job.function)
-        if worker.woken_for is not None and worker.woken_for is not job.function:
-            self._wakeups.pass_on(worker)
-        return job
-
-    def _best_place(self, function: Function) -> int:
-        """The place of the best priority of which the function has a job."""
-        for place in range(len(BEST_FIRST)):
-            if self._limiters.offers(function, BEST_FIRST[place]):
-                return place
-        return len(BEST_FIRST)
-
-    def _chosen_job(
-        self, worker: Worker, functions: Sequence[Function], priorities: tuple[int, ...] = ()
-    ) -> Job | None:
-        """Take the first job that the policy lets the worker have out of its queue."""
-        chosen: Job | None = None
-        for function in functions:
-            chosen = self._policy_caller.job_for(worker, function, priorities)
-            if chosen is not None:
-                self._queues.pop_job(chosen)
-                break
-        self._policy_caller.forget_woken(worker)
-        return chosen
 
     # --- push ---
 
@@ -461,7 +318,7 @@ class Dispatcher:
     def fill(self, worker: Worker) -> None:
         """Use a worker's credit for ready jobs; the rest lets jobs be pushed later."""
         while worker.credits:
-            job = self._choose(worker)
+            job = self.chooser.choose(worker)
             if job is None:
                 add_pusher(worker)
                 if self._state.has_wake_policy:
@@ -488,7 +345,7 @@ class Dispatcher:
 
     def _push_all_chosen(self, function: Function) -> None:
         """Push jobs to those that the wake policy names, as long as it names any."""
-        while self.has_work(function) and self._has_pushers(function) and self._push_chosen(function):
+        while self.chooser.has_work(function) and self._has_pushers(function) and self._push_chosen(function):
             pass
 
     def _has_pushers(self, function: Function) -> bool:
@@ -514,27 +371,11 @@ class Dispatcher:
 
     # --- offering jobs that were held back ---
 
-    def has_work(self, function: Function) -> bool:
-        """Whether some worker that asks for a job of this function now could be assigned one."""
-        if not function.ready or function.paused or not self._state.handing_out:
-            return False
-        if function.unloaded is not None and self._queues.awaits_payload(function):
-            return False
-        return function.limiter is None or self._limiters.is_open(function)
-
-    def has_work_for(self, function: Function, worker: Worker) -> bool:
-        """Whether this worker gets a job of this function if it asks now."""
-        if not self.has_work(function):
-            return False
-        if function.unloaded is not None and self._queues.awaits_payload(function, worker):
-            return False
-        return function.limiter is None or self._limiters.is_open_for(function, worker)
-
     def offer(self, function: Function) -> Iterator[None]:
         """Push as many jobs as possible of a function that was held back, and wake workers for the rest, one per
         step: there may be very many of both."""
         yield from self._pushes(function, None)
-        if not has_sleepers(function) or not self.has_work(function):
+        if not has_sleepers(function) or not self.chooser.has_work(function):
             return
         if function.by_priority is not None:
             self._wakeups.wake(function)
@@ -551,26 +392,26 @@ class Dispatcher:
             for _ in self._pushes(function, group):
                 pass
             return
-        while function.pushers and self.has_work(function) and self.push(function, group):
+        while function.pushers and self.chooser.has_work(function) and self.push(function, group):
             pass
 
     def _pushes(self, function: Function, group: QueueGroup | None) -> Iterator[None]:
         """The same, one job per step."""
         waiters = function.by_priority
         if waiters is not None and self._state.has_wake_policy:
-            while self.has_work(function) and self._push_chosen(function):
+            while self.chooser.has_work(function) and self._push_chosen(function):
                 yield
             return
         if waiters is not None:
             for priority in BEST_FIRST:
                 while (
                     waiters.pushers[priority]
-                    and self.has_work(function)
+                    and self.chooser.has_work(function)
                     and self._limiters.offers(function, priority)
                     and self._push_by_priority(function, waiters, priority)
                 ):
                     yield
-        while function.pushers and self.has_work(function) and self.push(function, group):
+        while function.pushers and self.chooser.has_work(function) and self.push(function, group):
             yield
 
     def offer_loaded(self, function: Function, count: int) -> None:
@@ -582,10 +423,10 @@ class Dispatcher:
         # At least once: the jobs behind them may have had their payloads all the time, or are wanted next.
         count = max(1, count)
         for _ in range(min(count, len(function.sleepers))):
-            if not function.sleepers or not self.has_work(function):
+            if not function.sleepers or not self.chooser.has_work(function):
                 return
             self._wakeups.wake(function)
-        if has_sleepers(function) and self.has_work(function) and not function.wakeup_check_pending:
+        if has_sleepers(function) and self.chooser.has_work(function) and not function.wakeup_check_pending:
             self._wakeups.wake(function)  # the workers that asked for this job take only some priorities
 
     def offer_one(self, function: Function, group: QueueGroup | None = None) -> None:
@@ -595,7 +436,7 @@ class Dispatcher:
             return
         has_more = function.limiter is not None and function.limiter.has_room  # so others may come first
         self._push_all(function, None if has_more else group)
-        if has_sleepers(function) and self.has_work(function):
+        if has_sleepers(function) and self.chooser.has_work(function):
             self._wakeups.wake(function, -1, group)
 
     def offer_room(self, function: Function) -> None:
@@ -636,7 +477,7 @@ class Dispatcher:
         if self._limiters.token_came(subject):
             function = subject.function
             self.offer_one(function)
-            if has_sleepers(function) and self.has_work(function):
+            if has_sleepers(function) and self.chooser.has_work(function):
                 self._limiters.await_more_tokens(subject)
 
     def offer_deferred(self) -> None:

@@ -31,7 +31,8 @@ from typing import Final
 
 from switchgear.engine.state import EngineState
 from switchgear.model import BEST_FIRST, READY, RESIDENT, Function, Job, JobState, PackedSegment, SegmentedQueue
-from switchgear.model.job import NO_DETAILS, RANKS_BETWEEN, place_of
+from switchgear.model.job import RANKS_BETWEEN, place_of
+from switchgear.model.job_details import NO_DETAILS
 from switchgear.model.segments import FIRST_REVISION, SOURCE_SHIFT, ObjectSegment, QueueSegment
 
 __all__ = ["MOST_KEY_BYTES", "PACKED_JOB_BYTES", "PackedQueues"]

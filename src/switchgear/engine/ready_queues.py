@@ -59,6 +59,8 @@ __all__ = ["ReadyQueues"]
 # More key queues than fit into memory.
 INDEX_BITS: Final = 40
 INDEX_MASK: Final = (1 << INDEX_BITS) - 1
+# Jobs whose segments may be new objects at a time: a collection of the youngest objects visits each of them.
+MOST_IN_NEW_SEGMENTS: Final = 8192
 
 
 class ReadyQueues:
@@ -68,6 +70,7 @@ class ReadyQueues:
         self._state = state
         self._packed = packed
         self._limiters = limiters
+        self.most_in_new_segments = MOST_IN_NEW_SEGMENTS
         self._first_rank = 0  # the rank of the last job that went to the front
         self._last_rank = 0  # the rank of the last job that went to the end
 
@@ -600,6 +603,7 @@ class ReadyQueues:
                 yield
             if limiter.revision != revision:
                 break
+        moved = 0
         while lasts and limiter.revision == revision and group.is_draining:
             last = heappop(lasts)
             index = last & INDEX_MASK
@@ -611,6 +615,9 @@ class ReadyQueues:
                 if not listed.owner.ready:
                     self._limiters.review(limiter, listed.owner)
                 self._prepend_to(group.queue, job)
+                moved += 1
+                if moved % self.most_in_new_segments == 0:
+                    promote_new_objects()
                 job = _last_job(listed, priority)
             if job is not None:
                 heappush(lasts, (-place_of(job) << INDEX_BITS) + index)

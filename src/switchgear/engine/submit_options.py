@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from switchgear.model import Job
-from switchgear.model.job import DETAILS_BYTES, EDGE_BYTES, Details
+from switchgear.model.job import DETAILS_BYTES, EDGE_BYTES
+from switchgear.model.job_details import Details
 
 __all__ = ["SubmitOptions"]
 

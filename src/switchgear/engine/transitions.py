@@ -80,7 +80,8 @@ class Transitions:
         job.function.total += 1
         if job.unique and (job.unique_until_us or not self._keys.gave_up(job)):
             self._keys.take_again(job)
-        if job.name:
+        # A job of another function may have come from another engine with the same name.
+        if job.name and (state.placement is None or job.name not in state.names):
             state.names[job.name] = job
         if job.requires:
             self._requirements.join(job)
@@ -97,7 +98,7 @@ class Transitions:
             else:
                 del function.uniques[job.unique]
         if job.has_details:
-            if job.name:
+            if job.name and (state.placement is None or state.names.get(job.name) is job):
                 del state.names[job.name]
             if job.expires_us:
                 self._deadlines.note_stale()

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from switchgear.client.gearman.job_subscriber import JobEnd, JobSubscriber, Progress
-from switchgear.client.gearman.requests import ControlRequest
+from switchgear.client.gearman.pending_requests import ControlRequest
 
 if TYPE_CHECKING:
     from switchgear.hosting.hosted_server import HostedServer

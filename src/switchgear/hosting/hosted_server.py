@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, Unpack, cast
 
-from switchgear.client.gearman.requests import PendingSubmission, RoutedRequest
+from switchgear.client.gearman.pending_requests import PendingSubmission, RoutedRequest
 from switchgear.client.gearman.submit_request import ExtendedOptions, SubmitRequest, requested
 from switchgear.config import Config, ListenUrl
 from switchgear.config.loading import config_of

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from switchgear.client.gearman.client_protocol import ClientProtocol
-from switchgear.client.gearman.requests import RoutedRequest
+from switchgear.client.gearman.pending_requests import RoutedRequest
 from switchgear.errors import ClientError, ServerUnreachable
 from switchgear.net.hub import Hub
 from switchgear.protocols.session import ByteSession

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Unpack
 
-from switchgear.client.gearman.requests import SubscribeRequest
+from switchgear.client.gearman.pending_requests import SubscribeRequest
 from switchgear.client.gearman.submit_request import ExtendedOptions
 from switchgear.config import ListenUrl
 from switchgear.engine.engine import SubmitOptions

@@ -14,7 +14,8 @@ from mypy_extensions import mypyc_attr
 
 from switchgear.model.duration_histogram import DurationHistogram
 from switchgear.model.flow import Flow
-from switchgear.model.job import KEPT, PAYLOAD_KEY, RESIDENT, Details, Job
+from switchgear.model.job import KEPT, PAYLOAD_KEY, RESIDENT, Job
+from switchgear.model.job_details import Details
 from switchgear.model.key_queue_order import KeyQueueOrder, KeyQueueTurn
 from switchgear.model.names import NameTable
 from switchgear.model.segments import PackedSegment, SegmentedQueue

@@ -86,10 +86,14 @@ class ClusterMember:
         self._lease.address = json.dumps([*self._own_addresses(), READS_HEADERS])
         gateway = StandbyGateway(listeners, self._config.limits, memory, telemetry, self._secret)
         is_passing = False
+        own = set(self._own_addresses())
 
         async def look(row: LeaseRow) -> None:
             nonlocal is_passing
-            gateway.owner_is(row.holder, _addresses(row.address))
+            # The owner may be the last life of this node, as far as the lease tells. Connections that are passed on to
+            # its address would come back to this node, and be passed on again.
+            addresses = _addresses(row.address)
+            gateway.owner_is(row.holder, addresses if own.isdisjoint(addresses) else [])
             if not is_passing and row.holder:
                 is_passing = True
                 await gateway.start()
@@ -188,6 +192,7 @@ class ClusterMember:
                 "version": row.version,
                 "silent_seconds": round(max(0.0, now_s - seen_s), 1),
                 "partitions": PARTITIONS if self._role(row, now_s - seen_s) == "owner" else 0,
+                "placed": [],
             }
             for row, seen_s in self._nodes.values()
         ]

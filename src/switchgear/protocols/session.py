@@ -79,6 +79,8 @@ class Session(Output):
             function = self.engine.function_to_wait_for(job_id)
             if function is not None:
                 self.require_job("to wait for a job", EVERYBODY, function)
+            elif self.engine.placement is not None:
+                raise self.access_refusal(self.permissions.refusal_of_all("to wait for a job of another node"))
 
     def access_refusal(self, text: str) -> Refused:
         """The error for something that the peer may not do; it is counted."""

@@ -23,7 +23,8 @@ from switchgear.storage.postgres_fence import DEFAULT_LEASE_SECONDS
 from switchgear.storage.postgres_partitions import ClusterView, LeaseIsHeld, PostgresPartitions
 from switchgear.storage.postgres_reads import number
 from switchgear.storage.postgres_rows import bigint
-from switchgear.storage.sqlite_rows import decode_policy
+from switchgear.storage.postgres_writer import StagedRows
+from switchgear.storage.sqlite_rows import FUNCTION_ID, decode_policy
 
 __all__ = ["NodeAddress", "PartitionStore"]
 
@@ -32,6 +33,8 @@ NodeAddress = tuple[int, str, str, str]  # id, name, address, version
 
 # So many ids of functions are reserved at a time, and more of them when fewer than half are left.
 FUNCTION_IDS: Final = 10_000
+NOT_UNIQUE: Final = "23505"  # the SQLSTATE of a second row with the same key
+JOIN_ATTEMPTS: Final = 5
 # The node that has this partition deletes old history, for all.
 HISTORY_PARTITION: Final = 0
 
@@ -62,15 +65,24 @@ class PartitionStore(PostgresStore):
         """Create the tables if there are none, and enter this node."""
         await self.prepare()
         self.partitions.address = address
+        connection = self._writer.connection
+        attempts = JOIN_ATTEMPTS
         while True:
-            await self._end_single_ownership()
             try:
+                if not connection.is_open:
+                    await connection.open()
+                await self._end_single_ownership()
                 await self.partitions.join()
                 break
             except LeaseIsHeld:
                 # By another node, for the moment of its migration; a server that owns all jobs is found in the next
                 # round.
                 continue
+            except StorageError:
+                # Another node that is started at the same time may have ended the session, which kept it waiting.
+                attempts -= 1
+                if connection.is_open or not attempts:
+                    raise
         self._keep_lease()
         await self._learn_functions()
         await self._reserve_function_ids()
@@ -136,6 +148,11 @@ class PartitionStore(PostgresStore):
         """Delete rows of the inbox whose jobs this node has taken, and put jobs of other partitions into theirs."""
         await self._alone(lambda: self.partitions.empty_inbox(ids, moved))
 
+    async def place(self, function: bytes, source: int, target: int) -> None:
+        """Put a function of a partition of this node into another partition. Its last changes must be stored."""
+        by_name = target == partition_of(function)
+        await self._alone(lambda: self.partitions.place(function, source, target, by_name=by_name))
+
     async def evict(self, seen: NodeLease) -> bool:
         """Free all partitions of a dead node."""
         return await self._alone(lambda: self.partitions.evict(seen))
@@ -182,16 +199,44 @@ class PartitionStore(PostgresStore):
         self._next_function_id = function_id + 1
         return function_id
 
+    async def _put(self, batch: StagedRows) -> list[int]:
+        while True:
+            try:
+                return await super()._put(batch)
+            except PostgresRefusal as refusal:
+                if refusal.code != NOT_UNIQUE or not await self._use_stored_function_ids(batch):
+                    raise
+
+    async def _use_stored_function_ids(self, batch: StagedRows) -> bool:
+        """Use the ids of functions that other nodes have used first, meanwhile; returns whether there were any."""
+        before = dict(self._function_ids)
+        await self._learn_functions()
+        now = self._function_ids
+        ids = {function_id: now[name] for name, function_id in before.items() if now[name] != function_id}
+        for staged in (batch, self._staged) if ids else ():
+            for function_id in ids.keys() & staged.functions.keys():
+                _, name, paused, high, normal, low, policy = staged.functions.pop(function_id)
+                if paused is not None:  # otherwise only its id was needed
+                    staged.functions[ids[function_id]] = (ids[function_id], name, paused, high, normal, low, policy)
+            for rows in (staged.new, staged.changed):
+                for job_id, row in rows.items():
+                    if row[FUNCTION_ID] in ids:
+                        rows[job_id] = (*row[:FUNCTION_ID], ids[row[FUNCTION_ID]], *row[FUNCTION_ID + 1 :])
+        return bool(ids)
+
     # --- loading ---
 
-    async def load_partitions(
-        self, partitions: Collection[int], function_named: Callable[[bytes], Function], now_us: int
+    async def load_functions(
+        self, is_wanted: Callable[[bytes], bool], function_named: Callable[[bytes], Function], now_us: int
     ) -> tuple[Snapshot, dict[Function, list[int]]]:
-        """Everything unfinished in these partitions, most of what is ready as rows; and by function the limits of
-        unfinished jobs, where there are some."""
+        """Everything unfinished of the functions with these names, most of what is ready as rows; and by function the
+        limits of unfinished jobs, where there are some."""
         limits: dict[Function, list[int]] = {}
         rows = await self._reads.functions()
-        only = {row[0] for row in rows if partition_of(row[1], self.overrides) in partitions}
+        for row in rows:  # the last owner may have been the first that has used a function
+            if is_wanted(row[1]):
+                self._learn_function(row[0], row[1])
+        only = {row[0] for row in rows if is_wanted(row[1])}
         functions = FunctionsById({row[0]: row[1] for row in rows}, function_named)
         for function_id, _, paused, high, normal, low, policy in rows:
             if function_id in only and paused is not None:
@@ -200,11 +245,7 @@ class PartitionStore(PostgresStore):
                 limits[function] = [high or 0, normal or 0, low or 0]
                 function.limiter = Limiter(function, decode_policy(policy)) if policy is not None else None
         jobs = await self._reads.unfinished(functions, self._payload_memory_bytes, but_plain=True, only=only)
-        schedules = [
-            schedule
-            for schedule in await self._reads.schedules()
-            if partition_of(schedule.function_name, self.overrides) in partitions
-        ]
+        schedules = [schedule for schedule in await self._reads.schedules() if is_wanted(schedule.function_name)]
         snapshot = Snapshot(
             jobs=jobs,
             plain=self._reads.plain(functions, only),

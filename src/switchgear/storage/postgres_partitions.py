@@ -159,14 +159,16 @@ class PostgresPartitions(PostgresFence):
             self.owned = {}
             await self._connection.run([(STATEMENTS["evict_node"], numbers)])
 
-    async def place(self, function: bytes, partition: int | None) -> None:
-        """Put a function that has no jobs yet into a partition, or back into that of its name."""
-        if partition is None:
-            await self._connection.run([(STATEMENTS["drop_place"], (function,))])
-        elif 0 <= partition < PARTITIONS:
-            await self._connection.run([(STATEMENTS["put_place"], (function, bigint(partition)))])
-        else:
-            raise StorageError(f"there are partitions 0 to {PARTITIONS - 1}, and not {partition}")
+    async def place(self, function: bytes, source: int, target: int, *, by_name: bool) -> None:
+        """Put a function of partition `source`, which this node owns, into another one. With `by_name` that is the one
+        that follows from its name. Its jobs must be stored, and this node must have let go of them."""
+        parameters = (function, bigint(source), bigint(self.node_id))
+        step: Step = (STATEMENTS["drop_place"], parameters)
+        if not by_name:
+            step = (STATEMENTS["put_place"], (*parameters, bigint(target)))
+        (_, result) = await self._fenced_update([self.fence(), step])
+        if not result.ntuples:
+            raise StorageError(f"this node does not own partition {source}")
 
     async def _fenced_update(self, steps: list[Step]) -> list[PGresult]:
         sent_s = time.monotonic()

@@ -13,6 +13,7 @@ import struct
 import time
 from collections.abc import Iterator
 from itertools import chain
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -223,7 +224,9 @@ class PostgresWriter:
 
 def _other_steps(staged: StagedRows) -> Iterator[Step]:
     """The steps for everything except jobs."""
-    for function_id, name, paused, high, normal, low, policy in staged.functions.values():
+    # In the order of their names, so that nodes which use several new functions at once do not wait for each other.
+    functions = sorted(staged.functions.values(), key=itemgetter(1))
+    for function_id, name, paused, high, normal, low, policy in functions:
         limits = (None if limit is None else bigint(limit) for limit in (high, normal, low))
         is_paused = None if paused is None else smallint(paused)
         yield STATEMENTS["put_function"], (integer(function_id), name, is_paused, *limits, policy)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from queue import SimpleQueue
@@ -14,7 +14,12 @@ from switchgear.app.transport import AppTransport
 from switchgear.client.gearman.client_protocol import ClientProtocol
 from switchgear.client.gearman.graph_request import BeginGraphRequest, GraphEncoder, GraphIds, GraphRequest
 from switchgear.client.gearman.job_subscriber import JobEnd, JobSubscriber, Progress
-from switchgear.client.gearman.requests import ControlRequest, PendingSubmission, RoutedRequest, SubscribeRequest
+from switchgear.client.gearman.pending_requests import (
+    ControlRequest,
+    PendingSubmission,
+    RoutedRequest,
+    SubscribeRequest,
+)
 from switchgear.errors import ClientError, ServerUnreachable
 from switchgear.testing.in_memory_hub import InMemoryHub
 
@@ -95,11 +100,12 @@ class InMemoryTransport(AppTransport):
         self._send(BeginGraphRequest(count, predecessor, future))
         return future
 
-    def submit_graph(self, ids: GraphIds, requests: list[SubmitRequest]) -> Future[int]:
+    def submit_graph(self, ids: GraphIds, requests: Iterable[SubmitRequest]) -> Future[int]:
+        submitted = list(requests)
         encoder = GraphEncoder(ids)
-        encoder.add_all(requests)
+        encoder.add_all(submitted)
         future: Future[int] = Future()
-        future.add_done_callback(lambda _: self._note_graph(future, ids, requests))
+        future.add_done_callback(lambda _: self._note_graph(future, ids, submitted))
         self._send(GraphRequest(ids, encoder.parts(), future))
         return future
 

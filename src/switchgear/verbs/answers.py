@@ -95,6 +95,7 @@ class NodeAnswer(TypedDict):
     version: str
     silent_seconds: float
     partitions: int  # how many of the 64 partitions of functions it owns; an owner of all jobs owns all
+    placed: list[PlainBytes]  # functions that an operator has placed in these, at most a hundred
 
 
 class HeldConnection(TypedDict):
@@ -287,6 +288,17 @@ class FunctionAnswer(TypedDict):
     dead: int
     oldest_ready_seconds: float | None
     node: NotRequired[str]  # the owner, if several servers own functions
+    partition: NotRequired[int]  # of these functions
+    placed: NotRequired[bool]  # by an operator
+
+
+class PlaceAnswer(TypedDict):
+    """Where a function is, if several servers own functions."""
+
+    function: str
+    partition: int | None
+    node: str | None  # the owner of the partition; none at this moment, or this is the only server
+    placed: bool  # by an operator; otherwise the partition follows from the name
 
 
 class PauseAnswer(TypedDict):
@@ -443,6 +455,9 @@ class JobExplanation(TypedDict):
     function: PlainBytes
     state: str
     reasons: list[ReasonAnswer]
+    node: NotRequired[str]  # the owner of the function, if several servers own functions
+    partition: NotRequired[int]
+    placed: NotRequired[bool]  # by an operator
 
 
 # --- schedules ---

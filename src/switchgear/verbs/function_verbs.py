@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from switchgear.partitions import PARTITIONS
 from switchgear.verbs import answers, live_answers
 from switchgear.verbs.access import WORKERS, Role
-from switchgear.verbs.kinds import Boolean, StartRate, Whole
+from switchgear.verbs.kinds import Boolean, PlainText, StartRate, Whole
 from switchgear.verbs.operator_verb import Argument, Keeps, OperatorVerb, Reach
 from switchgear.verbs.permitted_values import MOST_JOBS
 from switchgear.verbs.shared_arguments import FUNCTION_NAME, OWNER
@@ -109,6 +110,28 @@ FUNCTION_VERBS: Final = (
         reach=Reach.FUNCTION,
         command="limit",
         library="App.limit",
+    ),
+    OperatorVerb(
+        "place",
+        "Put a function at the server of another one, if several own functions; without options, show where it is.",
+        Role.OPERATE,
+        answers.PlaceAnswer,
+        (
+            FUNCTION_NAME,
+            Argument(
+                "beside",
+                PlainText(),
+                "In the partition of this function, so that both have the same owner.",
+                metavar="FUNCTION",
+            ),
+            Argument("partition", Whole(0, PARTITIONS - 1), "In the partition with this number.", metavar="N"),
+            Argument("by_name", Boolean(), "In the partition that follows from its name, as before it was placed."),
+        ),
+        Keeps.CHANGE,
+        is_long=True,
+        reach=Reach.FUNCTION,
+        command="place",
+        library="App.place",
     ),
     OperatorVerb(
         "queue_limits",

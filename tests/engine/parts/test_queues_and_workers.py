@@ -129,7 +129,7 @@ def test_a_worker_that_asks_gets_the_next_job() -> None:
     worker, job = parts.worker(), parts.job()
     assert parts.dispatcher.take(worker) is None
     parts.dispatcher.enqueue(job)
-    assert parts.dispatcher.has_work(parts.function())
+    assert parts.dispatcher.chooser.has_work(parts.function())
     assert parts.dispatcher.take(worker) is job
     assert (job.state, job.worker, list(worker.running)) == (RUNNING, worker, [job.id])
 

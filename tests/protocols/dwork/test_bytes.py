@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from switchgear.protocols.dwork.codec import varint
+from switchgear.protocols.dwork.protobuf import varint
 from tests.protocols.dwork.harness import DworkHarness
 
 TRANSCRIPT = Path(__file__).parent / "transcript.txt"

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from switchgear.protocols.gearmonkey import connecting, hashes, key_commands, pubsub, queues
+from switchgear.protocols.gearmonkey import general_commands, hashes, key_commands, pubsub, queues
 from tests.protocols.gearmonkey.harness import MonkeyHarness
 from tests.protocols.gearmonkey.transcript import SCRIPT, SHA
 from tests.support.resp_wire import command
@@ -89,6 +89,6 @@ def test_the_modules_of_handlers_are_all_in_the_table() -> None:
     called = set()
     for verb in harness.setup.verbs.values():
         called |= {verb.handler, *(sub.handler for sub in verb.subcommands.values())}
-    for module in (connecting, hashes, key_commands, pubsub, queues):
+    for module in (general_commands, hashes, key_commands, pubsub, queues):
         for name, value in vars(module).items():
             assert not name.startswith("on_") or value in called, name

@@ -25,7 +25,8 @@ from switchgear.protocols.http.identity import check_request
 from switchgear.protocols.http.listener import HttpState
 from switchgear.protocols.http.routes import ROUTES
 from switchgear.protocols.http.routing import Router
-from switchgear.protocols.http.session import HttpSession, HttpSetup
+from switchgear.protocols.http.session import HttpSession
+from switchgear.protocols.http.session_setup import HttpSetup
 from tests.protocols.message_harness import MessageHarness
 from tests.protocols.recording_transport import RecordingTransport
 

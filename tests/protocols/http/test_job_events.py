@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from switchgear.protocols.http.job_error import MOST_ERROR_BYTES
 from switchgear.protocols.http.job_events import MOST_DATA_BYTES
-from switchgear.protocols.http.told_error import MOST_ERROR_BYTES
 from tests.protocols.http.harness import HttpHarness
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from switchgear.protocols.http.operator_requests import MOST_JSON_VALUES
-from switchgear.protocols.http.session import MOST_JSON_BYTES
+from switchgear.protocols.http.request_problems import MOST_JSON_BYTES
 from tests.protocols.http.harness import HttpHarness
 
 TARGETS = ["/v1/jobs", "/v1/jobs/wait", "/v1/bulk", "/v1/workers", "/v1/verbs/jobs", "/v1/jobs/handles"]

@@ -12,7 +12,7 @@ from switchgear.protocols.http.codec import RequestDecoder
 from switchgear.protocols.http.guard import BrowserGuard
 from switchgear.protocols.http.routes import ROUTES
 from switchgear.protocols.http.routing import Router
-from switchgear.protocols.http.session import HttpSetup
+from switchgear.protocols.http.session_setup import HttpSetup
 
 METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
 SEGMENTS = [

@@ -14,7 +14,7 @@ The magic begins with a NUL, as no JSON does, so that these and plain payloads c
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -28,7 +28,7 @@ _MOST_HEADER_BYTES: Final = 16 * 1024 * 1024  # references are most of it
 class EnvelopeHeader(msgspec.Struct, omit_defaults=True, frozen=True):
     """How the body was made, and how to read it."""
 
-    size: int
+    size: Annotated[int, msgspec.Meta(ge=0)]  # decompressors take a negative limit for none
     references: list[str] = []
     compression: str = ""
     key: str = ""

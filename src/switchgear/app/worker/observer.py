@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from switchgear.app.exceptions import traceback_in
+from switchgear.app.reraised_exceptions import traceback_in
 from switchgear.client.gearman.assigned_job import SUSPENDED, AssignedJob, Complete, Outcome, RetryLater, Stopped
 
 __all__ = ["CANCELLED", "EXPECTED_REASONS", "AppWorkerObserver", "LoggingObserver"]

@@ -146,8 +146,8 @@ def _assign_rows(layout: Layout, left: Neighbours, right: Neighbours) -> None:
         forwards = turn % 2 == 0
         for column in layout.columns if forwards else reversed(layout.columns):
             neighbours = left if forwards else right
-            wishes = [_mean([rows[other] for other in neighbours[place]], rows[place]) for place in column]
-            for place, row in zip(column, _spread(wishes, _offsets(column)), strict=True):
+            wanted_rows = [_mean([rows[other] for other in neighbours[place]], rows[place]) for place in column]
+            for place, row in zip(column, _spread(wanted_rows, _offsets(column)), strict=True):
                 rows[place] = row
     top = min(rows.values(), default=0.0)
     for place in rows:
@@ -166,14 +166,14 @@ def _height(place: Place) -> float:
     return 1.0 if place > 0 else BEND_ROWS
 
 
-def _spread(wishes: list[float], offsets: list[float]) -> list[float]:
+def _spread(wanted_rows: list[float], offsets: list[float]) -> list[float]:
     """Rows in this order and far enough apart, as near to the wanted rows as possible.
 
     Without their offsets, the rows must only not decrease; neighbours whose wanted rows decrease share their mean.
     """
     blocks: list[tuple[float, int]] = []  # mean of the wanted rows, and of how many
-    for wish, offset in zip(wishes, offsets, strict=True):
-        mean, size = wish - offset, 1
+    for wanted, offset in zip(wanted_rows, offsets, strict=True):
+        mean, size = wanted - offset, 1
         while blocks and blocks[-1][0] > mean:
             other_mean, other_size = blocks.pop()
             mean = (mean * size + other_mean * other_size) / (size + other_size)

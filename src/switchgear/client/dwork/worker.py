@@ -11,12 +11,12 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
-from switchgear.client.beside import AsyncRunsBeside, RunsBeside
 from switchgear.client.dwork.address import DEFAULT_URL
 from switchgear.client.dwork.aio import AsyncDworkClient
 from switchgear.client.dwork.task_stealer import DworkWorkerObserver, TaskStealer
 from switchgear.client.failure_reason import reason_of
 from switchgear.client.in_thread import in_thread
+from switchgear.client.run_in_background import AsyncRunsBeside, RunsBeside
 from switchgear.client.signals import on_stop_signals_in_loop
 from switchgear.client.zeromq_sockets import CurveKeys
 

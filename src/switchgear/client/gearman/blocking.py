@@ -24,7 +24,7 @@ from switchgear.client.gearman.client_requests import (
 from switchgear.client.gearman.connection import GearmanConnection
 from switchgear.client.gearman.error_codes import INVALID_COMMAND
 from switchgear.client.gearman.packets import validated_name
-from switchgear.client.gearman.requests import (
+from switchgear.client.gearman.pending_requests import (
     ControlRequest,
     PacketRequest,
     PendingRequest,

@@ -19,7 +19,7 @@ from typing import Final
 
 from switchgear.client.gearman.error_codes import ARGUMENT_TOO_LARGE, error_in_packet, error_of
 from switchgear.client.gearman.packets import LARGEST_PACKET_BYTES, response_decoder
-from switchgear.client.gearman.requests import AuthenticationRequest, GreetingRequest, PendingRequest
+from switchgear.client.gearman.pending_requests import AuthenticationRequest, GreetingRequest, PendingRequest
 from switchgear.client.gearman.submit_request import OptionsEncoder, SubmitRequest, encode_plain
 from switchgear.client.gearman.subscriptions import (
     JOB_EVENTS,

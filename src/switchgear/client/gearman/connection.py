@@ -17,7 +17,7 @@ from switchgear.protocols.gearman.codec import request
 from switchgear.protocols.gearman.messages import Packet
 
 if TYPE_CHECKING:
-    from switchgear.client.http.relay import HttpRelay
+    from switchgear.client.http.relay_thread import HttpRelay
 
 __all__ = ["GearmanConnection"]
 
@@ -48,7 +48,7 @@ class GearmanConnection:
         self._received: deque[Message] = deque()
         self._relay: HttpRelay | None = None
         if isinstance(self.address, HttpServerAddress):
-            from switchgear.client.http.relay import HttpRelay  # few need it
+            from switchgear.client.http.relay_thread import HttpRelay  # few need it
 
             self._relay = HttpRelay(self.address, timeout_seconds)
             self._socket = self._relay.socket

@@ -15,7 +15,7 @@ import msgspec
 
 from switchgear.client.gearman.error_codes import ARGUMENT_TOO_LARGE, error_of
 from switchgear.client.gearman.packets import name_bytes, name_text
-from switchgear.client.gearman.requests import Completable, RoutedSingleRequest
+from switchgear.client.gearman.pending_requests import Completable, RoutedSingleRequest
 from switchgear.client.gearman.submit_request import SubmitRequest
 from switchgear.errors import ClientError, ServerUnreachable
 from switchgear.job_options import JOB_OPTION_NAMED
@@ -178,6 +178,11 @@ class GraphEncoder:
             for policy in sorted(set(policies[start_index : start_index + len(more)])):
                 same = [job_id for job_id, other in zip(more, policies[start_index:]) if other == policy]
                 self._append(_PREDECESSORS.pack(b"P", len(same), policy), Struct(f">{len(same)}Q").pack(*same))
+
+    @property
+    def functions(self) -> frozenset[bytes]:
+        """The functions of the jobs."""
+        return frozenset(function for function, _ in self._templates)
 
     def parts(self) -> list[bytes]:
         """All that was encoded."""

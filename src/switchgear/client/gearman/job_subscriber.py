@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from switchgear.client.gearman.error_codes import JOB_NOT_FOUND
-from switchgear.client.gearman.requests import UNKNOWN
+from switchgear.client.gearman.pending_requests import UNKNOWN
 from switchgear.client.gearman.submitted_job import progress_number
 from switchgear.client.gearman.subscriptions import COMPLETE, DATA, PROGRESS, STATUS, Subscriber
 from switchgear.errors import (

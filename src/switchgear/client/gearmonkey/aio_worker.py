@@ -10,11 +10,11 @@ from typing import Any
 
 import redis.asyncio
 
-from switchgear.client.beside import AsyncRunsBeside
 from switchgear.client.flow_runner import perform_async
 from switchgear.client.gearmonkey.redis_adapter import REDIS_ERRORS, AsyncRedis, connect_async, translated
 from switchgear.client.gearmonkey.retrying_connection import PauseStep, WorkerTiming, options_of
 from switchgear.client.gearmonkey.worker_base import GearMonkeyWorkerBase, Output, WorkEnd, WorkStep
+from switchgear.client.run_in_background import AsyncRunsBeside
 from switchgear.client.signals import on_stop_signals_in_loop
 
 __all__ = ["AsyncGearMonkeyWorker", "AsyncWork"]

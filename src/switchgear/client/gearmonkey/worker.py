@@ -8,7 +8,6 @@ from typing import Any
 
 import redis
 
-from switchgear.client.beside import RunsBeside
 from switchgear.client.flow_runner import perform
 from switchgear.client.gearmonkey.redis_adapter import BlockingRedis, connect
 from switchgear.client.gearmonkey.retrying_connection import BlockingRedisDriver, WorkerTiming
@@ -19,6 +18,7 @@ from switchgear.client.gearmonkey.worker_base import (
     WorkEnd,
     WorkStep,
 )
+from switchgear.client.run_in_background import RunsBeside
 from switchgear.client.signals import interruption, on_stop_signals
 
 __all__ = ["GearMonkeyCurrentJob", "GearMonkeyWorker", "Output", "Work"]

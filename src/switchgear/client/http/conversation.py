@@ -18,7 +18,7 @@ from switchgear.client.gearman.packets import (
     TRACES_OPTION,
     split_fields,
 )
-from switchgear.client.gearman.requests import READ_ONLY_VERBS
+from switchgear.client.gearman.pending_requests import READ_ONLY_VERBS
 from switchgear.client.gearman.worker_protocol import HEARTBEAT
 from switchgear.client.http.answer_queue import AnswerQueue, AnswerSlot, error_packet, problem_packet
 from switchgear.client.http.answers import HttpAnswer

@@ -10,10 +10,10 @@ from typing import cast
 
 import zmq
 
-from switchgear.client.beside import AsyncRunsBeside
 from switchgear.client.flow_runner import perform_async
 from switchgear.client.pingpong.address import DEFAULT_WORKERS_URL
 from switchgear.client.pingpong.worker_base import LAST_WORDS_MS, PingPongWorkerBase
+from switchgear.client.run_in_background import AsyncRunsBeside
 from switchgear.client.signals import on_stop_signals_in_loop
 from switchgear.client.zeromq_sockets import CurveKeys
 

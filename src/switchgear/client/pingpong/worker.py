@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 import zmq
 
-from switchgear.client.beside import RunsBeside
 from switchgear.client.flow_runner import perform
 from switchgear.client.pingpong.address import DEFAULT_WORKERS_URL
 from switchgear.client.pingpong.worker_base import LAST_WORDS_MS, PingPongWorkerBase
+from switchgear.client.run_in_background import RunsBeside
 from switchgear.client.signals import interruption, on_stop_signals
 from switchgear.client.waker import Waker
 from switchgear.client.zeromq_sockets import CurveKeys

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import zmq
 
-from switchgear.client.beside import AsyncRunsBeside
+from switchgear.client.run_in_background import AsyncRunsBeside
 from switchgear.client.signals import on_stop_signals_in_loop
 from switchgear.client.wmp.address import DEFAULT_URL
 from switchgear.client.wmp.manager_connections import connect

@@ -16,7 +16,7 @@ from typing import Final, cast
 
 import zmq
 
-from switchgear.client.beside import ThreadForAsync
+from switchgear.client.run_in_background import ThreadForAsync
 from switchgear.client.waker import Waker
 from switchgear.client.wmp.address import manager_addresses
 from switchgear.client.wmp.manager_connections import (

@@ -14,7 +14,7 @@ from typing import Any
 
 import zmq
 
-from switchgear.client.beside import RunsBeside
+from switchgear.client.run_in_background import RunsBeside
 from switchgear.client.signals import on_stop_signals
 from switchgear.client.waker import Waker
 from switchgear.client.wmp.address import DEFAULT_URL

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from switchgear.app.current_job import current_job
-from switchgear.app.exceptions import original_exception, traceback_in
+from switchgear.app.reraised_exceptions import original_exception, traceback_in
 from switchgear.compat.celery import states
 from switchgear.compat.celery.exceptions import CeleryTimeoutError, TaskRevokedError, TimeLimitExceeded
 from switchgear.compat.json_types import from_json_types

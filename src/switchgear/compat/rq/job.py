@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import msgspec
 
 from switchgear.app.current_job import current_job
-from switchgear.app.exceptions import traceback_in
+from switchgear.app.reraised_exceptions import traceback_in
 from switchgear.compat.json_types import from_json_types, to_json_types
 from switchgear.compat.not_supported import NotSupported
 from switchgear.errors import JobUnknown, SwitchgearError

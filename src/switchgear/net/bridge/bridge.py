@@ -77,16 +77,16 @@ class Bridge(Output):
         self.url = url
         self.hub = hub
         self._loop = asyncio.get_running_loop()
-        self._nudged = asyncio.Event()
+        self._sender_wakeup = asyncio.Event()
         self.shared = BridgeContext(
             hub=hub,
             setup=setup,
             # A new name for each run: commands of an earlier run must not count as commands of this one.
             server=secrets.token_hex(8).encode(),
-            commands=PendingCommands(self._nudged.set),
+            commands=PendingCommands(self._sender_wakeup.set),
             run_action=self.send,
             run_when_stored=self._say_when_stored,
-            nudge=self._nudged.set,
+            wake_sender=self._sender_wakeup.set,
             input_bytes=input_bytes,
             bridge_workers=bridge_workers,
         )
@@ -120,7 +120,7 @@ class Bridge(Output):
         self.engine.withdraw_credit(self.outbound.worker)
         self.outbound.take_all_back()
         self.inbound.tick()  # removes this server from the worker count
-        self._nudged.set()
+        self._sender_wakeup.set()
 
     async def close(self) -> None:
         """Send the remaining commands, if Redis accepts them within a few seconds."""
@@ -128,7 +128,7 @@ class Bridge(Output):
         task, self._task = self._task, None
         if task is not None:
             self._is_leaving = True
-            self._nudged.set()
+            self._sender_wakeup.set()
             if self.shared.is_connected:
                 await asyncio.wait([task], timeout=FAREWELL_SECONDS)
             task.cancel()
@@ -212,7 +212,7 @@ class Bridge(Output):
         sent.
         """
         while True:
-            self._nudged.clear()
+            self._sender_wakeup.clear()
             if self._run_due_tasks() or self.shared.has_new_channels:
                 await self._subscribe()
             self.inbound.collect()
@@ -258,7 +258,7 @@ class Bridge(Output):
         """Wait until a command is added or the next periodic task is due."""
         with suppress(TimeoutError):
             async with asyncio.timeout(max(0.0, self._next_tick - self._loop.time())):
-                await self._nudged.wait()
+                await self._sender_wakeup.wait()
 
     def _run_due_tasks(self) -> bool:
         """Run the periodic tasks that are due; returns True if the set of channels may have changed."""
@@ -289,7 +289,7 @@ class Bridge(Output):
         await self._connection.subscribe(wanted)
         if wanted and self._listener is None:
             self._listener = self._loop.create_task(self._connection.listen(self._published))
-            self._listener.add_done_callback(lambda task: self._nudged.set())
+            self._listener.add_done_callback(lambda task: self._sender_wakeup.set())
 
     async def _stop_listening(self) -> None:
         listener, self._listener = self._listener, None

@@ -32,7 +32,7 @@ class BridgeContext:
     # Run an action at the end of the turn, or after the commit if a durable change concerns the bridge.
     run_action: Callable[[Action], None]
     run_when_stored: Callable[[Action], None]  # the same for something read elsewhere that may not be stored yet
-    nudge: Action  # wakes the task that sends commands
+    wake_sender: Action  # wakes the task that sends commands
     input_bytes: int  # a job with a longer input is refused
     bridge_workers: set[Worker]  # the workers of all bridges of this server
     is_connected: bool = False

@@ -204,7 +204,7 @@ class Inbound:
     def look(self, served: Served) -> None:
         served.is_wanted = True
         self._wanted[served.keys.function] = served
-        self.shared.nudge()
+        self.shared.wake_sender()
 
     def collect(self) -> None:
         """Claim jobs of functions that have room and may have jobs queued."""
@@ -381,7 +381,7 @@ class Inbound:
         words = (claim.id, self.shared.server, keys.channel, b"start:%b" % claim.id, "status", "busy")
         self.shared.commands.add(("EVALSHA", SCRIPTS.report, 2, keys.job(claim.id), keys.holders, *words))
         if claim.served.is_wanted:
-            self.shared.nudge()
+            self.shared.wake_sender()
 
     def _write_progress(self, claim: Claim) -> None:
         claim.progress_waits = False
@@ -397,7 +397,7 @@ class Inbound:
         if self._is_held(claim):
             self._write_end(claim, *result)
         if claim.served.is_wanted:
-            self.shared.nudge()
+            self.shared.wake_sender()
 
     def _write_end(self, claim: Claim, status: bytes, output: bytes) -> None:
         keys = claim.served.keys

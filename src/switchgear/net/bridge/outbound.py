@@ -162,7 +162,7 @@ class Outbound:
 
     def _push_soon(self, pushed: Pushed) -> None:
         self._to_push.setdefault(pushed.keys.function, []).append(pushed)
-        self.shared.nudge()
+        self.shared.wake_sender()
 
     def collect(self) -> None:
         """Reserve ids for the jobs to push, many at once."""

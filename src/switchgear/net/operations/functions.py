@@ -1,4 +1,4 @@
-"""The verbs `functions`, `pause`, `resume` and `limit`: list functions, and change their settings."""
+"""The verbs `functions`, `pause`, `resume`, `limit` and `place`: list functions, and change their settings."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, Final
 
+from switchgear.errors import Refused
 from switchgear.model import PRIORITY_NAMES, SECOND_US, Function, ReadyQueue
 from switchgear.net.operations.context import OperationsContext
 from switchgear.net.operations.values import plain
 from switchgear.net.operations.verb_steps import Steps, in_steps
 from switchgear.policy import Policy, Rate
-from switchgear.verbs.answers import FunctionAnswer, LimitAnswer, PauseAnswer, PolicyAnswer
+from switchgear.refusals import REFUSED_CONFLICT
+from switchgear.verbs.answers import FunctionAnswer, LimitAnswer, PauseAnswer, PlaceAnswer, PolicyAnswer
 
 __all__ = ["FunctionOperations", "function_portions", "oldest_ready_seconds", "oldest_ready_us"]
 
@@ -108,6 +110,16 @@ class FunctionOperations:
         if changes and (known is not None or policy):  # also if nothing is new: it may not be stored yet
             self._engine.set_policy(self._engine.function_named(function.encode()), policy)
         return {"function": function, "policy": plain_policy(policy)}
+
+    # --- placing ---
+
+    def place(self, function: str, beside: str | None, partition: int | None, by_name: bool | None) -> Steps:
+        """Where a function is. A single server has all of them; nodes that own functions answer themselves."""
+        yield from ()
+        if beside is not None or partition is not None or by_name:
+            raise Refused(REFUSED_CONFLICT, "this server has all functions: cluster.mode is not owners")
+        answer: PlaceAnswer = {"function": function, "partition": None, "node": None, "placed": False}
+        return answer
 
 
 def some_ready_queues(function: Function) -> Iterator[ReadyQueue]:

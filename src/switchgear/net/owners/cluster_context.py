@@ -6,7 +6,8 @@ If those counted here too, the sums of all nodes would have them twice.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
 
 from switchgear.engine.placement import is_foreign
 from switchgear.model import Function, Job, Worker
@@ -48,6 +49,22 @@ class ClusterContext(OperationsContext):
 
     def has_own(self, job: Job) -> bool:
         return self._member.relay.is_ours(job.function.name)
+
+    @property
+    def node_name(self) -> str:
+        """The name of this node."""
+        return self._member.name
+
+    def owner_name(self, function: bytes) -> str | None:
+        """The name of the node that owns a function; `None` if that is nobody at this moment."""
+        if self._member.relay.is_ours(function):
+            return self._member.name
+        owner = self._member.owner_of(function)
+        return None if owner is None else owner.name
+
+    def place(self, function: bytes, partition: int | None) -> Coroutine[Any, Any, bool]:
+        """Put a function of this node into a partition; see `OwnersMember.place`."""
+        return self._member.place(function, partition)
 
     def find_schedule_function(self, name: bytes) -> Reading[bytes | None]:
         """The owner has the schedule; all nodes can read the store, which has those that were answered."""

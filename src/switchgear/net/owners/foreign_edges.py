@@ -45,6 +45,8 @@ READ_AT_ONCE: Final = 500
 CANCELLED_PER_TURN: Final = 200
 # How soon a job is looked at again that is on its way from one node to another, or whose end is being stored.
 PAUSE_SECONDS: Final = 0.05
+# How often the state of a job is read whose owner cannot be reached.
+UNREACHABLE_SECONDS: Final = 1.0
 # How soon nodes are asked again about a job.
 REPEAT_SECONDS: Final = 0.5
 # How often entries are looked for that no job waits for any more.
@@ -151,6 +153,10 @@ class ForeignEdges:
                 again.append(job_id)
         self._look_at_again(again)
 
+    def functions_moved(self) -> None:
+        """Functions have other owners than before, although the links are the same."""
+        self._links = {}
+
     def received(self, link: RelayLink, message: AboutAwaited) -> None:
         """Handle a message of another node."""
         if isinstance(message, Awaited):
@@ -204,9 +210,9 @@ class ForeignEdges:
         if self._pending:
             self._is_pending.set()
 
-    def _look_later(self, job_ids: Sequence[int]) -> None:
+    def _look_later(self, job_ids: Sequence[int], seconds: float = PAUSE_SECONDS) -> None:
         if job_ids:
-            asyncio.get_running_loop().call_later(PAUSE_SECONDS, self._look_at_again, job_ids)
+            asyncio.get_running_loop().call_later(seconds, self._look_at_again, job_ids)
 
     def _sweep(self) -> None:
         self._sweeping = asyncio.get_running_loop().call_later(SWEEP_SECONDS, self._sweep)
@@ -304,7 +310,8 @@ class ForeignEdges:
             return True
         link = self._relay.links.get(self._relay.partition_of(entry.function))
         if link is None:
-            return False
+            self._look_later((job_id,), UNREACHABLE_SECONDS)
+            return True
         if entry.link is link and entry.is_confirmed:
             entry.was_unfinished = not has_failed
             if has_failed:

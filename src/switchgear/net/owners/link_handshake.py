@@ -160,7 +160,7 @@ class Accepting:
 def decoded(frame: bytes, kind: type[Any]) -> Any:
     try:
         return msgspec.msgpack.decode(frame, type=kind)
-    except (msgspec.MsgspecError, RecursionError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise HandshakeError("its first bytes are not those of a link") from error
 
 

@@ -539,4 +539,5 @@ def progress_of(job: Job, known_as: int) -> Progress:
 
 def end_of(job: Job, known_as: int) -> End:
     """The message with the end of a job, for the node that knows the job as `known_as`."""
-    return End(known_as, int(job.state), job.result_code, job.error, job.result, job.warnings)
+    cause = int(job.log[-1][0])
+    return End(known_as, int(job.state), job.result_code, job.error, job.result, job.warnings, cause)

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import socket
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Final, NamedTuple
@@ -32,6 +32,7 @@ from switchgear.net.owners.link import LinkListener, NodeLink
 from switchgear.net.owners.link_handshake import Opening
 from switchgear.net.owners.link_session import LinkSession, RunVerb
 from switchgear.net.owners.link_tls import TLS_SCHEME, LinkTls
+from switchgear.net.owners.placing import follow_places, placed_in
 from switchgear.net.owners.relay import Relay, RelayLink
 from switchgear.net.owners.stored_for_owners import StoredForOwners
 from switchgear.partitions import FREE, NodeWatch, partition_of
@@ -57,6 +58,8 @@ BLOCK_IDS: Final = 1 << 21
 NO_BOUND: Final = 1 << 62
 CONNECT_SECONDS: Final = 2.0
 DRAIN_LOOK_SECONDS: Final = 0.05
+# How long the running jobs of a function may go on that an operator places elsewhere: the operator waits.
+PLACE_DRAIN_SECONDS: Final = 5.0
 
 
 def owners_store(config: Config) -> PartitionStore:
@@ -101,6 +104,7 @@ class OwnersMember:
         self._is_leaving = False
         self.bound_to_functions: Mapping[TcpListener, bytes] = {}  # the service sets it
         self._gateway: FunctionGateway
+        self._changing = asyncio.Lock()  # what this node owns
         self._is_look_due = asyncio.Event()  # before its time
         self._secret = b""
         self.tls = LinkTls(config.cluster)
@@ -196,9 +200,18 @@ class OwnersMember:
                 log.exception("internal error while looking after partitions")
 
     async def _look(self) -> None:
+        async with self._changing:
+            await self._look_and_follow()
+
+    async def _read_view(self) -> ClusterView:
+        """Read what the database says about nodes, partitions and placed functions."""
         view = self._view = await self._store.look()
+        follow_places(self.relay, view.overrides)
+        return view
+
+    async def _look_and_follow(self) -> None:
+        view = await self._read_view()
         self._addresses = await self._store.addresses()
-        self.relay.overrides = view.overrides
         now_s = time.monotonic()
         self._watch.look(view.nodes, now_s)
         self._listener.keep_only({node.id for node in view.nodes})
@@ -209,13 +222,15 @@ class OwnersMember:
                 log.warning("the node %s is gone; its partitions are free", node.name)
         if plan.claim and not self._is_leaving:
             await self._store.claim(plan.claim)
+            # The last owners of what is this node's now may have placed functions elsewhere since it has looked.
+            view = await self._read_view()
         await self._restore_owned()
         if not self._is_leaving:
             await self.relay.stored_for_owners.take(view.inbox)
         if plan.hand_over and not self._is_leaving:
             await self._hand_over(plan.hand_over)
         if plan.evict or plan.claim or plan.hand_over:
-            view = self._view = await self._store.look()
+            view = await self._read_view()
             self._follow_map(view)
         self._hub.begin_turn()
         self.relay.look_after()
@@ -299,24 +314,35 @@ class OwnersMember:
     # --- taking and giving partitions ---
 
     async def _restore_owned(self) -> None:
-        """Restore the jobs of partitions that this node owns and does not have: it has claimed them now, or an earlier
-        attempt has failed."""
-        taken = set(self._store.partitions.owned) - self.relay.ready
-        if taken and not self._is_leaving:
-            await self._restore(taken)
+        """Restore the jobs of partitions and functions that this node owns and does not have: it has claimed them now,
+        they were placed here, or an earlier attempt has failed."""
+        relay = self.relay
+        taken = set(self._store.partitions.owned) - relay.ready
+        if self._is_leaving:
+            return
+        if taken:
+            await self._restore(lambda name: relay.partition_of(name) in taken)
+            relay.ready |= taken
+            self._start_restored(f"{len(taken)} partitions claimed")
+        absent = frozenset(relay.absent)
+        if absent:
+            await self._restore(absent.__contains__)
+            relay.absent -= absent
+            self._start_restored(f"{len(absent)} functions placed here")
 
-    async def _restore(self, taken: set[int]) -> None:
-        """Restore the jobs of these partitions beside those that this node has."""
-        hub, engine, relay = self._hub, self._hub.engine, self.relay
-        begun_s = time.monotonic()
+    async def _restore(self, is_taken: Callable[[bytes], bool]) -> None:
+        """Restore the jobs of these functions beside those that this node has."""
+        hub, engine = self._hub, self._hub.engine
+        self._restoring_since_s = time.monotonic()
         await self._new_ids()
         hub.begin_turn()
-        self._borrowing.drop_functions(lambda name: partition_of(name, relay.overrides) in taken)
+        self._borrowing.drop_functions(is_taken)
         await self._store_changes()
-        snapshot, limits = await self._store.load_partitions(taken, engine.function_named, hub.clock.now_us())
+        snapshot, limits = await self._store.load_functions(is_taken, engine.function_named, hub.clock.now_us())
+        self._restored_jobs = len(snapshot.jobs)
         hub.begin_turn()
         restored: dict[Function, bool] = {}
-        for function in self._functions_in(taken):
+        for function in self._functions(is_taken):
             restored[function] = function.paused
             function.paused = True  # until everything is there
         try:
@@ -325,35 +351,45 @@ class OwnersMember:
             raise Fenced(f"the jobs of claimed partitions could not be restored: {error}") from error
         hub.begin_turn()
         usual = [engine.settings.jobs_per_function] * 3
-        for function in self._functions_in(taken):
+        for function in self._functions(is_taken):
             function.limits = limits.get(function, list(usual))
             function.paused = restored.get(function, False)
-        relay.ready |= taken
-        if engine.handing_out:
-            engine.start_handing_out()
-        count = len(snapshot.jobs)
-        seconds = round(time.monotonic() - begun_s, 3)
-        log.info("%d partitions claimed, %d jobs with options restored in %g s", len(taken), count, seconds)
 
-    def _functions_in(self, partitions: Collection[int]) -> list[Function]:
-        overrides = self.relay.overrides
-        functions = self._hub.engine.functions.values()
-        return [function for function in functions if partition_of(function.name, overrides) in partitions]
+    def _start_restored(self, what: str) -> None:
+        """What was restored is ready: give it to workers."""
+        if self._hub.engine.handing_out:
+            self._hub.engine.start_handing_out()
+        seconds = round(time.monotonic() - self._restoring_since_s, 3)
+        log.info("%s, %d jobs with options restored in %g s", what, self._restored_jobs, seconds)
+
+    def _functions(self, is_concerned: Callable[[bytes], bool]) -> list[Function]:
+        return [function for function in self._hub.engine.functions.values() if is_concerned(function.name)]
 
     async def _hand_over(self, partitions: Collection[int]) -> None:
         """Let go of partitions. Their running jobs may finish within a lease; what still runs then runs again at the
         next owner."""
-        hub, engine, relay = self._hub, self._hub.engine, self.relay
-        hub.begin_turn()
+        relay = self.relay
+
+        def is_concerned(name: bytes) -> bool:
+            return relay.partition_of(name) in partitions and name not in relay.absent
+
+        self._hub.begin_turn()
         await self._store_changes()
-        hub.begin_turn()
+        self._hub.begin_turn()
         relay.ready -= set(partitions)
-        functions = self._functions_in(partitions)
+        await self._let_go(is_concerned, self._store.partitions.lease_seconds)
+        # If this fails, the partitions are still this node's, and are restored.
+        await self._store.hand_over(sorted(partitions))
+
+    async def _let_go(self, is_concerned: Callable[[bytes], bool], drain_seconds: float) -> None:
+        """Let go of functions that are not this node's any more."""
+        hub, engine, relay = self._hub, self._hub.engine, self.relay
+        functions = self._functions(is_concerned)
         for function in functions:
             function.limits = [FOREIGN_LIMIT] * 3
             function.paused = True
         self._use_links()
-        until_s = time.monotonic() + self._store.partitions.lease_seconds
+        until_s = time.monotonic() + drain_seconds
         while any(function.running for function in functions):
             await asyncio.sleep(DRAIN_LOOK_SECONDS)
             if time.monotonic() > until_s:
@@ -364,7 +400,7 @@ class OwnersMember:
             for function in functions
             for worker in function.workers
         }
-        functions = self._functions_in(partitions)
+        functions = self._functions(is_concerned)
         let_go = LetGo()
         for _ in engine.let_go(functions, let_go):
             await asyncio.sleep(0)
@@ -380,9 +416,31 @@ class OwnersMember:
             if isinstance(peer, LinkSession):
                 peer.moved(job)
         relay.follow(own, let_go.unstored)
-        # If one of these fails, the partitions are still this node's, and are restored.
         await self._store_changes()
-        await self._store.hand_over(sorted(partitions))
+
+    async def place(self, function: bytes, partition: int | None) -> bool:
+        """Put a function of this node into a partition; `None`: that of its name. False if it is another node's.
+
+        Its running jobs may finish for a while, as when a partition is handed over. Raises StorageError, and then the
+        function is where it was, or where it should be: the database says where.
+        """
+        async with self._changing:
+            relay = self.relay
+            if not relay.is_ours(function) or self._is_leaving:
+                return False
+            source = relay.partition_of(function)
+            target = partition_of(function) if partition is None else partition
+            if source == target:
+                return True
+            self._hub.begin_turn()
+            await self._store_changes()
+            self._hub.begin_turn()
+            relay.absent.add(function)  # if anything fails, it is restored with the next look
+            drain_seconds = min(self._store.partitions.lease_seconds, PLACE_DRAIN_SECONDS)
+            await self._let_go(lambda name: name == function, drain_seconds)
+            await self._store.place(function, source, target)
+            await self._look_and_follow()
+            return True
 
     async def _store_changes(self) -> None:
         """Store everything that has changed so far; raises StorageError."""
@@ -493,6 +551,7 @@ class OwnersMember:
                     "version": version,
                     "silent_seconds": round(silent_s, 1),
                     "partitions": len(owned.get(node.id, ())),
+                    "placed": placed_in(owned.get(node.id, ()), self.relay.overrides),
                 }
             )
         return rows

@@ -246,6 +246,7 @@ class End(Message, tag=24):
     error: bytes | None
     result: bytes
     warnings: bytes
+    cause: int = 0
 
 
 class Assign(Message, tag=25):
@@ -408,6 +409,6 @@ def from_option_values(values: list[Any] | None, job_id: int) -> SubmitOptions:
     """The options of a message, for a job of this id."""
     options = SubmitOptions(job_id=job_id)
     for name, value in zip(OPTIONS, values or (), strict=False):
-        setattr(options, name, value)
-    options.predecessors = tuple(options.predecessors)
+        # Compiled classes accept no list here, and msgpack has no tuples.
+        setattr(options, name, tuple(value) if name == "predecessors" else value)
     return options

@@ -22,7 +22,7 @@ from switchgear.engine.engine import Engine
 from switchgear.engine.placement import BORROWED, FOREIGN_LIMIT, Placement
 from switchgear.engine.submit_options import SubmitOptions
 from switchgear.errors import Refused
-from switchgear.model import FINAL_STATES, Function, Job, JobState, Peer
+from switchgear.model import FINAL_STATES, Cause, Function, Job, JobState, Peer
 from switchgear.net.owners.channels import ClusterChannels
 from switchgear.net.owners.foreign_edges import ForeignEdges
 from switchgear.net.owners.messages import (
@@ -52,6 +52,7 @@ PATIENCE_SECONDS: Final = 30.0
 # So many submissions may wait for answers of owners; a client that sends more is refused, as by a full queue.
 MOST_UNANSWERED: Final = 100_000
 FAILED_CODE: Final = 255
+CAUSES_OF_SUCCESSORS: Final = frozenset((Cause.DOOMED, Cause.SKIPPED))
 # So many ids stay for single jobs when a graph reserves some.
 SPARE_IDS: Final = 1 << 19
 
@@ -111,6 +112,7 @@ class Relay(Placement):
         self.ids_end = 0  # this node may use ids below it
         self.ready: set[int] = set()  # partitions that this node has, with all their jobs
         self.overrides: dict[bytes, int] = {}
+        self.absent: set[bytes] = set()  # functions of such partitions whose jobs it does not have, or not any more
         self.links: dict[int, RelayLink] = {}  # by partition, the link to its owner
         self.refused: dict[int, Refused] = {}  # by id of the submission
         self.joined: dict[int, int] = {}  # by id of the submission, the id of the job that it has joined
@@ -131,10 +133,13 @@ class Relay(Placement):
 
     def ready_mask(self) -> int:
         """The partitions that this node has, as the bits of a number."""
-        return sum(1 << partition for partition in self.ready)
+        ready = self.ready
+        if self.absent:
+            ready = ready - {self.partition_of(name) for name in self.absent}
+        return sum(1 << partition for partition in ready)
 
     def is_ours(self, name: bytes) -> bool:
-        return partition_of(name, self.overrides) in self.ready
+        return partition_of(name, self.overrides) in self.ready and name not in self.absent
 
     def submit(
         self,
@@ -392,6 +397,8 @@ class Relay(Placement):
         job.state = JobState(end.state)
         job.finished_us = self.engine.now_us
         job.result = end.result
+        if end.cause in CAUSES_OF_SUCCESSORS:  # by which sessions tell what the error is
+            job.moves = [Cause.SUBMITTED_WAITING, job.created_us, Cause(end.cause), job.finished_us]
         if end.code:
             job.result_code = end.code
         if end.error is not None:

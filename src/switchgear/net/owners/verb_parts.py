@@ -17,9 +17,12 @@ from switchgear.net.operations.verb_steps import ITEMS_PER_STEP, Steps, in_steps
 from switchgear.net.owners.cluster_context import ClusterContext
 from switchgear.net.owners.link_session import FunctionMoved
 from switchgear.net.owners.live_parts import LIVE_VERBS
+from switchgear.net.owners.placing import MOST_PLACED
 from switchgear.net.owners.relay import Relay
 from switchgear.protocols.handles import number_in_handle
-from switchgear.refusals import REFUSED_STORAGE
+from switchgear.protocols.pending_read import awaited
+from switchgear.refusals import REFUSED_LIMIT, REFUSED_STORAGE
+from switchgear.verbs.answers import PlaceAnswer
 from switchgear.verbs.operator_verb import Reach, checked
 from switchgear.verbs.table import VERBS
 
@@ -42,6 +45,8 @@ class VerbParts:
         self._relay = relay
         self._special: dict[str, Callable[..., Steps]] = {
             "functions": self._functions,
+            "explain": self._explain,
+            "place": self._place,
             "states": self._states,
             "live_functions": self._live_functions,
             "live_workers": self._live_workers,
@@ -63,6 +68,10 @@ class VerbParts:
             raise ValueError(f"{verb[:100]}: no other node is asked for that")
         if row.reach in (Reach.FUNCTION, Reach.JOBS, Reach.SCHEDULE) and given.get("function") is not None:
             self._refuse_moved(bytes_of(given["function"], "function"))
+        elif row.reach is Reach.SCHEDULE:
+            function = yield from self._context.find_schedule_function(bytes_of(given["name"], "name"))
+            if function is not None:
+                self._refuse_moved(function)
         if row.reach in (Reach.JOB, Reach.JOBS) and given.get("handle") is not None:
             yield from self._refuse_moved_job(checked(row, given)["handle"], changes=row.changes)
         return (yield from self.carry_out_here(verb, given))
@@ -93,11 +102,53 @@ class VerbParts:
     def _functions(self, given: dict[str, Any]) -> Steps:
         """The functions of this node, and how many workers it has for those of others."""
         rows = yield from self._operations.answered_here(VERBS["functions"], {})
+        for row in rows:
+            row |= self._placed(bytes_of(row["name"], "name"))
         rows += yield from in_steps(self._worker_row, self._context.foreign_functions())
         return rows
 
     def _worker_row(self, function: Function) -> dict[str, Any]:
         return {"name": plain(function.name), "workers": self._context.worker_count(function)}
+
+    def _placed(self, function: bytes) -> dict[str, Any]:
+        relay = self._relay()
+        return {"partition": relay.partition_of(function), "placed": function in relay.overrides}
+
+    def _explain(self, given: dict[str, Any]) -> Steps:
+        row = VERBS["explain"]
+        answer = yield from self._operations.answered_here(row, checked(row, given))
+        function = bytes_of(answer["function"], "function")
+        if self._relay().is_ours(function):
+            answer |= {"node": self._context.node_name, **self._placed(function)}
+        return answer
+
+    def _place(self, given: dict[str, Any]) -> Steps:
+        """Put a function of this node into a partition, and say where it is."""
+        values = checked(VERBS["place"], given)
+        name, relay = values["function"].encode(), self._relay()
+        if not name:
+            raise ValueError("function is missing: expected a text that is not empty")
+        ways = [way for way in ("beside", "partition", "by_name") if values[way] not in (None, False)]
+        if len(ways) > 1:
+            raise ValueError(f"{ways[0]} and {ways[1]} contradict each other")
+        if ways:
+            target: int | None = None
+            if values["beside"] is not None:
+                target = relay.partition_of(values["beside"].encode())
+            elif values["partition"] is not None:
+                target = values["partition"]
+            if name not in relay.overrides and len(relay.overrides) >= MOST_PLACED:
+                raise Refused(REFUSED_LIMIT, f"{MOST_PLACED:,} functions are placed already")
+            placing = self._context.place(name, target)
+            if not (yield from awaited(self._context.hub.reads.start(placing))):
+                raise FunctionMoved
+        answer: PlaceAnswer = {
+            "function": values["function"],
+            "partition": relay.partition_of(name),
+            "node": self._context.owner_name(name),
+            "placed": name in relay.overrides,
+        }
+        return answer
 
     def _live_functions(self, given: dict[str, Any]) -> Steps:
         """The rows of a live table, and how many workers this node has for functions of others."""

@@ -12,8 +12,20 @@ from __future__ import annotations
 
 from typing import Final
 
-from switchgear.errors import PeerError
 from switchgear.protocols.dwork.messages import LogEntry, Query, Task
+from switchgear.protocols.dwork.protobuf import (
+    LENGTH,
+    VARINT,
+    cut_short,
+    int32,
+    int64,
+    malformed,
+    read_tag,
+    read_varint,
+    refuse_unknown,
+    skip,
+    varint,
+)
 
 __all__ = [
     "RequestReader",
@@ -23,16 +35,9 @@ __all__ = [
     "decode_with_fields",
     "encode",
     "encode_task",
-    "malformed",
-    "varint",
 ]
 
 # Field number and wire type as one number, as encoded.
-VARINT: Final = 0
-FIXED64: Final = 1
-LENGTH: Final = 2
-FIXED32: Final = 5
-
 TYPE: Final = 1 << 3 | VARINT
 TASK: Final = 2 << 3 | LENGTH
 NAME: Final = 3 << 3 | LENGTH
@@ -66,19 +71,8 @@ DEP_LOCATION: Final = 2 << 3 | LENGTH
 LOG_STATE: Final = 1 << 3 | VARINT
 LOG_TIME: Final = 2 << 3 | VARINT
 
-MOST_VARINT_BYTES: Final = 10
 # A task with all its dependencies is created in one step, in which no other peer is served.
 MOST_PREDECESSORS = 100_000
-LARGEST_TAG: Final = 2**32 - 1
-LARGEST_UNSIGNED: Final = 2**64 - 1
-
-
-def malformed(text: str) -> PeerError:
-    return PeerError(text, code="MALFORMED")
-
-
-def cut_short() -> PeerError:
-    return malformed("the message ends in the middle of a field")
 
 
 # --- reading ---
@@ -198,7 +192,7 @@ class RequestReader:
                     at += size
                 else:
                     tag, at = read_tag(data, at)
-                    at = _skip(data, at, tag, False, "the message")
+                    at = skip(data, at, tag, False, "the message")
         except IndexError:
             raise cut_short() from None
         self._at = at
@@ -223,10 +217,10 @@ def _decode_field(query: Query, tag: int, data: bytes, at: int, end: int, strict
         elif tag == RESOURCES:
             query.resources = data[at:stop]
         else:
-            _refuse_unknown(tag, strict, "the message")
+            refuse_unknown(tag, strict, "the message")
         return stop
     if tag & 7 != VARINT:
-        return _skip(data, at, tag, strict, "the message")
+        return skip(data, at, tag, strict, "the message")
     number, at = read_varint(data, at)
     if tag == TYPE:
         query.type = int32(number)
@@ -241,7 +235,7 @@ def _decode_field(query: Query, tag: int, data: bytes, at: int, end: int, strict
     elif tag == CURSOR:
         query.cursor = int64(number)
     else:
-        _refuse_unknown(tag, strict, "the message")
+        refuse_unknown(tag, strict, "the message")
     return at
 
 
@@ -338,13 +332,13 @@ def _decode_rarer_field(task: RarerFields, data: bytes, at: int, stop: int, stri
             if at != after:
                 raise cut_short()
         else:
-            _refuse_unknown(tag, strict, "a task")
+            refuse_unknown(tag, strict, "a task")
         return after
     if tag & 7 != VARINT:
-        return _skip(data, at, tag, strict, "a task")
+        return skip(data, at, tag, strict, "a task")
     number, at = read_varint(data, at)
     if strict:
-        _refuse_unknown(tag, strict, "a task")  # or a field that only a server writes
+        refuse_unknown(tag, strict, "a task")  # or a field that only a server writes
     elif tag == TASK_ID:
         task.id = int64(number)
     elif tag == TASK_STATE:
@@ -352,7 +346,7 @@ def _decode_rarer_field(task: RarerFields, data: bytes, at: int, stop: int, stri
     elif tag == TASK_AFTER:
         task.after.append(int64(number))
     else:
-        _refuse_unknown(tag, strict, "a task")
+        refuse_unknown(tag, strict, "a task")
     return at
 
 
@@ -369,10 +363,10 @@ def _decode_dependency(data: bytes, at: int, stop: int, strict: bool) -> bytes:
             if tag == DEP_NAME:
                 name = data[at:after]
             elif tag != DEP_LOCATION:
-                _refuse_unknown(tag, strict, "a dependency")
+                refuse_unknown(tag, strict, "a dependency")
             at = after
         else:
-            at = _skip(data, at, tag, strict, "a dependency")
+            at = skip(data, at, tag, strict, "a dependency")
     if at != stop:
         raise cut_short()
     if name is None:
@@ -392,71 +386,12 @@ def _decode_log_entry(data: bytes, at: int, stop: int, strict: bool) -> LogEntry
             number, at = read_varint(data, at)
             time_us = int64(number)
         else:
-            at = _skip(data, at, tag, strict, "a log entry")
+            at = skip(data, at, tag, strict, "a log entry")
     if at != stop:
         raise cut_short()
     if state is None or time_us is None:
         raise malformed(f"a log entry has no {'state' if state is None else 'time'}")
     return LogEntry(state, time_us)
-
-
-def _refuse_unknown(tag: int, strict: bool, where: str) -> None:
-    if not 1 << 3 <= tag <= LARGEST_TAG:
-        raise malformed(f"there is no field {tag >> 3}")
-    if strict:
-        raise malformed(f"{where} has a field {tag >> 3} of wire type {tag & 7}, which does not belong there")
-
-
-def _skip(data: bytes, at: int, tag: int, strict: bool, where: str) -> int:
-    """Skip an unknown field, after its tag; returns the position of the next one."""
-    _refuse_unknown(tag, strict, where)
-    wire_type = tag & 7
-    if wire_type == VARINT:
-        return read_varint(data, at)[1]
-    if wire_type == LENGTH:
-        size, at = read_varint(data, at)
-    elif wire_type == FIXED64:
-        size = 8
-    elif wire_type == FIXED32:
-        size = 4
-    else:
-        raise malformed(f"{where} has a field of wire type {wire_type}")
-    if at + size > len(data):
-        raise cut_short()
-    return at + size
-
-
-def read_tag(data: bytes, at: int) -> tuple[int, int]:
-    """The number and wire type of a field, and the position of its value."""
-    tag, after = read_varint(data, at)
-    if data[after - 1] == 0 and after > at + 1:  # non-canonical: each tag shall have one form
-        raise malformed("a field whose number is written longer than it need be")
-    return tag, after
-
-
-def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """A number of up to 64 bits, and the position behind it; raises IndexError at the end of the data."""
-    byte = data[at]
-    if byte < 128:
-        return byte, at + 1
-    number = byte & 127
-    for place in range(1, MOST_VARINT_BYTES):
-        byte = data[at + place]
-        number |= (byte & 127) << 7 * place
-        if byte < 128:
-            if number > LARGEST_UNSIGNED:
-                break
-            return number, at + place + 1
-    raise malformed("a number of more than 64 bits")
-
-
-def int32(number: int) -> int:
-    number &= 0xFFFFFFFF
-    return number - (1 << 32) if number >= 1 << 31 else number
-
-
-def int64(number: int) -> int:
-    return number - (1 << 64) if number >= 1 << 63 else number
 
 
 # --- writing ---
@@ -550,19 +485,3 @@ class TransferWriter:
                 body += b"%b%b%b" % (varint(TASK_TRACE), varint(len(trace)), trace)
             parts.append(b"\x12%b%b" % (varint(len(body)), body))
         return b"".join(parts)
-
-
-def varint(number: int) -> bytes:
-    """Encode a number; a negative one takes ten bytes."""
-    if 0 <= number < 128:
-        return SHORT[number]
-    number &= LARGEST_UNSIGNED
-    out = bytearray()
-    while number > 127:
-        out.append(number & 127 | 128)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
-
-
-SHORT: Final = [bytes([number]) for number in range(128)]

@@ -11,9 +11,10 @@ from collections.abc import Generator, Iterator
 from typing import Final
 
 from switchgear.model import Job
-from switchgear.protocols.dwork.codec import RequestReader, encode_task, varint
+from switchgear.protocols.dwork.codec import RequestReader, encode_task
 from switchgear.protocols.dwork.create_requests import RETRY_MARGIN_US, Creation, provide_unsuccessful, refuse_if_closed
 from switchgear.protocols.dwork.messages import Query, QueryType, Task
+from switchgear.protocols.dwork.protobuf import varint
 from switchgear.protocols.dwork.request_rules import check_task
 from switchgear.protocols.dwork.session_base import NOT_FOUND, OK, DworkSessionBase, shown
 from switchgear.protocols.dwork.worker_requests import (

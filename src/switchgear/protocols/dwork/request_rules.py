@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from switchgear.protocols.dwork.codec import decode_with_fields, malformed
+from switchgear.protocols.dwork.codec import decode_with_fields
 from switchgear.protocols.dwork.messages import Query, QueryType, Task
+from switchgear.protocols.dwork.protobuf import malformed
 from switchgear.trace_context import is_traceparent
 
 __all__ = ["FIELDS", "REQUESTS", "Rule", "check_fields", "check_task", "check_values", "read_request"]

@@ -16,11 +16,12 @@ from typing import Final
 from switchgear.access.permissions import Permissions
 from switchgear.errors import PeerError, Refused
 from switchgear.protocols.context import Context
-from switchgear.protocols.dwork.codec import RequestReader, encode, malformed
+from switchgear.protocols.dwork.codec import RequestReader, encode
 from switchgear.protocols.dwork.create_requests import must_read, on_create
 from switchgear.protocols.dwork.listing import on_list, on_lookup, on_status
 from switchgear.protocols.dwork.long_requests import FIELDS_PER_STEP, complete, concerns_graph, create, steal, transfer
 from switchgear.protocols.dwork.messages import Query, QueryType
+from switchgear.protocols.dwork.protobuf import malformed
 from switchgear.protocols.dwork.request_rules import check_fields, check_values, read_request
 from switchgear.protocols.dwork.session_base import DworkSessionBase, DworkSetup, error_text, with_reason
 from switchgear.protocols.dwork.worker_requests import on_complete, on_exit, on_steal, on_transfer

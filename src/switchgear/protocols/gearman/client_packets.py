@@ -14,7 +14,7 @@ from switchgear.protocols.gearman.messages import Packet
 from switchgear.protocols.gearman.session import GearmanSession, first_argument, split
 from switchgear.protocols.gearman.watch_and_credit import check_watching, follow, held_end_told, tell_held_end
 from switchgear.protocols.pending_read import Step
-from switchgear.protocols.unique_words import UNIQUE_BYTES, unique_key
+from switchgear.protocols.submitted_unique_key import UNIQUE_BYTES, unique_key
 
 __all__ = [
     "on_echo",

@@ -23,7 +23,7 @@ from switchgear.engine.engine import SubmitOptions
 from switchgear.errors import OptionError, PeerError, Refused
 from switchgear.json_bytes import LongBytes, encoded_around, pieces_of
 from switchgear.model import Delivery
-from switchgear.model.job import shared_details
+from switchgear.model.job_details import shared_details
 from switchgear.protocols.gearman.client_packets import submit_in_steps, submit_with_options
 from switchgear.protocols.gearman.codec import HEADER, RESPONSE, response
 from switchgear.protocols.gearman.job_options import JobOptions, given_options

@@ -7,29 +7,29 @@ from __future__ import annotations
 
 from typing import Final
 
-from switchgear.protocols.gearmonkey import connecting, hashes, key_commands, monitoring, pubsub, queues
+from switchgear.protocols.gearmonkey import general_commands, hashes, key_commands, monitoring, pubsub, queues
 from switchgear.protocols.gearmonkey.listener_state import RedisVerb
 
 __all__ = ["VERBS"]
 
 CLIENT: Final = {
-    b"GETNAME": RedisVerb(connecting.on_client_getname, 2),
-    b"ID": RedisVerb(connecting.on_client_id, 2),
+    b"GETNAME": RedisVerb(general_commands.on_client_getname, 2),
+    b"ID": RedisVerb(general_commands.on_client_id, 2),
     b"INFO": RedisVerb(monitoring.on_client_info, 2),
     b"LIST": RedisVerb(monitoring.on_client_list, -2),
-    b"MAINT_NOTIFICATIONS": RedisVerb(connecting.on_client_maintenance, -2),
-    b"NO-EVICT": RedisVerb(connecting.on_client_switch, 3),
-    b"NO-TOUCH": RedisVerb(connecting.on_client_switch, 3),
-    b"SETINFO": RedisVerb(connecting.on_client_setinfo, 4),
-    b"SETNAME": RedisVerb(connecting.on_client_setname, 3),
+    b"MAINT_NOTIFICATIONS": RedisVerb(general_commands.on_client_maintenance, -2),
+    b"NO-EVICT": RedisVerb(general_commands.on_client_switch, 3),
+    b"NO-TOUCH": RedisVerb(general_commands.on_client_switch, 3),
+    b"SETINFO": RedisVerb(general_commands.on_client_setinfo, 4),
+    b"SETNAME": RedisVerb(general_commands.on_client_setname, 3),
 }
 COMMAND: Final = {
     b"COUNT": RedisVerb(monitoring.on_command_count, 2),
-    b"DOCS": RedisVerb(connecting.on_no_answers, -2),
+    b"DOCS": RedisVerb(general_commands.on_no_answers, -2),
     b"INFO": RedisVerb(monitoring.on_command_info, -2),
     b"LIST": RedisVerb(monitoring.on_command_list, -2),
 }
-CONFIG: Final = {b"GET": RedisVerb(connecting.on_no_answers, -3)}
+CONFIG: Final = {b"GET": RedisVerb(general_commands.on_no_answers, -3)}
 SCRIPT: Final = {
     b"EXISTS": RedisVerb(queues.on_script_exists, -3),
     b"FLUSH": RedisVerb(queues.on_script_flush, -2),
@@ -49,7 +49,7 @@ VERBS: Final = {
     b"INCR": RedisVerb(key_commands.on_incr, 2),
     b"LPUSH": RedisVerb(queues.on_lpush, -3),
     b"PUBLISH": RedisVerb(pubsub.on_publish, 3),
-    b"SCRIPT": RedisVerb(connecting.on_nothing, -2, subcommands=SCRIPT),
+    b"SCRIPT": RedisVerb(general_commands.on_nothing, -2, subcommands=SCRIPT),
     b"ZADD": RedisVerb(queues.on_zadd, -4),
     # Further commands that its clients and workers may use.
     b"DECRBY": RedisVerb(key_commands.on_decrby, 3),
@@ -74,20 +74,20 @@ VERBS: Final = {
     b"TYPE": RedisVerb(monitoring.on_type, 2),
     b"ZCARD": RedisVerb(monitoring.on_zcard, 2),
     # Commands of any Redis client.
-    b"AUTH": RedisVerb(connecting.on_auth, -2),
-    b"CLIENT": RedisVerb(connecting.on_nothing, -2, subcommands=CLIENT),
+    b"AUTH": RedisVerb(general_commands.on_auth, -2),
+    b"CLIENT": RedisVerb(general_commands.on_nothing, -2, subcommands=CLIENT),
     b"COMMAND": RedisVerb(monitoring.on_command, -1, subcommands=COMMAND),
-    b"CONFIG": RedisVerb(connecting.on_nothing, -2, subcommands=CONFIG),
-    b"DISCARD": RedisVerb(connecting.on_discard, 1, in_transaction=False),
-    b"ECHO": RedisVerb(connecting.on_echo, 2),
-    b"EXEC": RedisVerb(connecting.on_exec, 1, in_transaction=False),
-    b"HOST:": RedisVerb(connecting.on_http, -1, while_subscribed=True, in_transaction=False),
-    b"HELLO": RedisVerb(connecting.on_hello, -1),
-    b"INFO": RedisVerb(connecting.on_info, -1),
-    b"MULTI": RedisVerb(connecting.on_multi, 1, in_transaction=False),
-    b"PING": RedisVerb(connecting.on_ping, -1, while_subscribed=True),
-    b"POST": RedisVerb(connecting.on_http, -1, while_subscribed=True, in_transaction=False),
-    b"QUIT": RedisVerb(connecting.on_quit, -1, while_subscribed=True, in_transaction=False),
-    b"RESET": RedisVerb(connecting.on_reset, 1, while_subscribed=True, in_transaction=False),
-    b"SELECT": RedisVerb(connecting.on_select, 2),
+    b"CONFIG": RedisVerb(general_commands.on_nothing, -2, subcommands=CONFIG),
+    b"DISCARD": RedisVerb(general_commands.on_discard, 1, in_transaction=False),
+    b"ECHO": RedisVerb(general_commands.on_echo, 2),
+    b"EXEC": RedisVerb(general_commands.on_exec, 1, in_transaction=False),
+    b"HOST:": RedisVerb(general_commands.on_http, -1, while_subscribed=True, in_transaction=False),
+    b"HELLO": RedisVerb(general_commands.on_hello, -1),
+    b"INFO": RedisVerb(general_commands.on_info, -1),
+    b"MULTI": RedisVerb(general_commands.on_multi, 1, in_transaction=False),
+    b"PING": RedisVerb(general_commands.on_ping, -1, while_subscribed=True),
+    b"POST": RedisVerb(general_commands.on_http, -1, while_subscribed=True, in_transaction=False),
+    b"QUIT": RedisVerb(general_commands.on_quit, -1, while_subscribed=True, in_transaction=False),
+    b"RESET": RedisVerb(general_commands.on_reset, 1, while_subscribed=True, in_transaction=False),
+    b"SELECT": RedisVerb(general_commands.on_select, 2),
 }

@@ -16,11 +16,12 @@ from switchgear.protocols.http.codec import CONTINUE, RequestDecoder, answer_hea
 from switchgear.protocols.http.identity import bearer_permissions
 from switchgear.protocols.http.messages import HttpRequest
 from switchgear.protocols.http.problems import HttpProblem, refusal_problem
-from switchgear.protocols.http.session import LONG_ANSWER_BYTES, HttpSetup
+from switchgear.protocols.http.session import LONG_ANSWER_BYTES
+from switchgear.protocols.http.session_setup import HttpSetup
 from switchgear.protocols.pending_read import Step
 from switchgear.protocols.session import ByteSession
+from switchgear.protocols.submitted_unique_key import unique_key
 from switchgear.protocols.transport import PeerTransport
-from switchgear.protocols.unique_words import unique_key
 from switchgear.refusals import REFUSALS
 from switchgear.verbs.access import Role
 from switchgear.version import VERSION

@@ -19,7 +19,8 @@ from switchgear.protocols.http.live_feed import LiveFeed
 from switchgear.protocols.http.openapi import openapi_document
 from switchgear.protocols.http.routes import DASHBOARD_ROUTES, ROUTES
 from switchgear.protocols.http.routing import AnswerCounts, Router
-from switchgear.protocols.http.session import COOKIE_NAME, HttpSession, HttpSetup
+from switchgear.protocols.http.session import HttpSession
+from switchgear.protocols.http.session_setup import COOKIE_NAME, HttpSetup
 from switchgear.protocols.http.workers import HttpWorkers
 from switchgear.protocols.protocol_names import HTTP, MEMCACHED
 from switchgear.protocols.session_factory import ProtocolDetector, ServerEnvironment, SessionMaker, TcpSessionFactory

@@ -108,13 +108,19 @@ def on_get_function(session: HttpSession, call: RouteCall) -> None:
 
 
 def show_function(session: HttpSession, name: str) -> Iterator[Step]:
-    functions = yield from session.verb_answer("functions", {})
-    for function in functions:
-        if function["name"] == name:
-            session.respond_json(200, function, session.incomplete_lines)
+    absent = f"there is no function {name}: it has no jobs, no workers and no settings"
+    yield from show_named(session, "functions", f"function {name}", name, absent)
+
+
+def show_named(session: HttpSession, verb: str, what: str, name: str, absent: str) -> Iterator[Step]:
+    """Answer with the row of this name among those that a verb lists; raises HttpProblem, with the text `absent`."""
+    rows = yield from session.verb_answer(verb, {})
+    for row in rows:
+        if row["name"] == name:
+            session.respond_json(200, row, session.incomplete_lines)
             return
-    refuse_incomplete(session, f"function {name}")
-    raise HttpProblem(404, "not_found", f"there is no function {name}: it has no jobs, no workers and no settings")
+    refuse_incomplete(session, what)
+    raise HttpProblem(404, "not_found", absent)
 
 
 def refuse_incomplete(session: HttpSession, what: str) -> None:
@@ -159,17 +165,8 @@ def on_list_schedules(session: HttpSession, call: RouteCall) -> None:
 
 def on_get_schedule(session: HttpSession, call: RouteCall) -> None:
     """GET /v1/schedules/{name}"""
-    session.work_off(show_schedule(session, call.text("name")))
-
-
-def show_schedule(session: HttpSession, name: str) -> Iterator[Step]:
-    schedules = yield from session.verb_answer("schedules", {})
-    for schedule in schedules:
-        if schedule["name"] == name:
-            session.respond_json(200, schedule, session.incomplete_lines)
-            return
-    refuse_incomplete(session, f"schedule {name}")
-    raise HttpProblem(404, "not_found", f"there is no schedule {name}")
+    name = call.text("name")
+    session.work_off(show_named(session, "schedules", f"schedule {name}", name, f"there is no schedule {name}"))
 
 
 def on_put_schedule(session: HttpSession, call: RouteCall) -> None:

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from email.utils import formatdate
+from collections.abc import Callable, Iterator
 from typing import Any, Final
-from urllib.parse import quote
 
 import msgspec
 
@@ -25,33 +23,37 @@ from switchgear.protocols.http.codec import (
     CONTINUE,
     LAST_CHUNK,
     NOT_STORED,
-    HeadCache,
     RequestDecoder,
     answer_head,
     chunk,
 )
 from switchgear.protocols.http.messages import BYTES, EVENT_STREAM, JSON, PROBLEM, HttpRequest, RequestHead
-from switchgear.protocols.http.problems import HttpProblem, field_problem, problem_body, refusal_problem, refused_line
+from switchgear.protocols.http.problems import HttpProblem, problem_body, refusal_problem, refused_line
 from switchgear.protocols.http.redaction import Redaction
-from switchgear.protocols.http.routing import AnswerCounts, RouteCall, RoutePlan, Router
+from switchgear.protocols.http.request_problems import (
+    MOST_JSON_BYTES,
+    incomplete_lines,
+    json_too_long,
+    no_such_job,
+    refuse_search,
+    verb_problem,
+)
+from switchgear.protocols.http.routing import AnswerCounts, RouteCall, RoutePlan
+from switchgear.protocols.http.session_setup import ATTACHMENT, CREATED_END, CREATED_ID, JOINED_END, HttpSetup
 from switchgear.protocols.http.waiting import HttpWait
 from switchgear.protocols.pending_read import Step, close_steps
 from switchgear.protocols.session import ByteSession
 from switchgear.protocols.transport import PeerTransport
 from switchgear.refusals import REFUSED_LIMIT
 from switchgear.verbs.access import Role
-from switchgear.verbs.answers import Incomplete
-from switchgear.verbs.completeness import UNREACHABLE_HEADER, WITHOUT_OWNER_HEADER
 from switchgear.verbs.operator_verb import Keeps
 from switchgear.verbs.table import VERBS
 
-__all__ = ["ATTACHMENT", "COOKIE_NAME", "HttpSession", "HttpSetup"]
+__all__ = ["HttpSession"]
 
 # When long answers of so many bytes wait to be sent, further requests wait until the peer has taken them.
 LONG_BYTES: Final = 8 * 1024 * 1024
 LONG_ANSWER_BYTES: Final = 4096
-# JSON is read in one step, some milliseconds for each MiB; long payloads and results have bodies of their own.
-MOST_JSON_BYTES: Final = 4 * 1024 * 1024
 # Requests that are answered in steps, such as those for statistics, take up to some milliseconds each even if they need
 # one step only. After so many, other peers are served.
 MOST_OPERATIONS: Final = 4
@@ -60,125 +62,14 @@ MOST_BEHIND: Final = 1_000
 REQUEST_BYTES: Final = 500
 KEEP_ALIVE_LINE: Final = b"Connection: keep-alive\r\n"  # which clients of version 1.0 do not take for granted
 CLOSE_LINE: Final = b"\r\nConnection: close\r\n"
-COOKIE_NAME: Final = b"switchgear_session"
 # nginx buffers answers, unless they say that they must not be.
 UNBUFFERED_LINE: Final = b"X-Accel-Buffering: no\r\n"
 REDACTED_LINE: Final = b"Switchgear-Redacted: yes\r\n"  # some fields of the body are
-# What a peer has chosen is never shown by a browser as a page of this server.
-ATTACHMENT: Final = b"Content-Disposition: attachment\r\nContent-Security-Policy: sandbox; default-src 'none'\r\n"
 ATTEMPT_LINE_START: Final = b"\r\nSwitchgear-Attempt: "
 ONE: Final = b"1"
-CREATED_ID: Final = b'","id":'
-CREATED_END: Final = b',"joined":false}'
-JOINED_END: Final = b',"joined":true}'
-LENGTHS_OF_STATUS: Final = 1_000_000  # more than the bytes of an answer to a submission
-# Arguments of verbs that have other names as parameters of a query.
-PARAMETERS: Final = {"states": "state", "contains": "q", "before_id": "cursor"}
 # How the answer to a line of a batch begins, in a chunk or without.
 LINE_OF_BATCH: Final = re.compile(rb'\{"line":([0-9]+)')
 LONGEST_LINE_START: Final = 40
-
-
-class HttpSetup:
-    """What the sessions of one listener share."""
-
-    def __init__(self, router: Router, handle_prefix: bytes, packet_bytes: int, name_bytes: int) -> None:
-        self.router = router
-        # Of the browser session: browsers give cookies to all ports of a host, so each server has a name of its own.
-        self.cookie_name = COOKIE_NAME
-        self.heads = HeadCache()
-        self.handle_prefix = handle_prefix
-        # The prefix of handles as texts, in a header and in JSON.
-        self.handle_text = handle_prefix.decode(errors="replace")
-        self.location_start = b"Location: /v1/jobs/" + quote(self.handle_text, safe=":").encode()
-        self.job_line_start = b"Switchgear-Job: " + self.handle_text.encode("ascii", "replace")
-        self.handle_json = msgspec.json.encode(self.handle_text)[1:-1]
-        self.packet_bytes = packet_bytes
-        self.name_bytes = name_bytes
-        self.idle_seconds = 0.0  # see `HttpConfig`
-        self.head_seconds = 0.0
-        self.check_request: Callable[[HttpSession, RequestHead, RoutePlan], None] | None = None  # see `http.identity`
-        self.redaction: Redaction | None = None  # see `use_redaction`
-        self.streams = 0  # how many sessions watch; see `http.live_feed`
-        self.request_counts: dict[str, AnswerCounts] = {}  # by route
-        self.shared: Any = None  # what all listeners share: workers and bulk actions; see `http.listener_state`
-        self._date = b""
-        self._date_seconds = -1
-        # What begins and separates the parts of an answer to a submission; see `HttpSession.tell_created`.
-        self.created_body = b'\r\n\r\n{"handle":"' + self.handle_json
-        self._created_start = b""
-        self._created_key = -1  # what that one depends on, besides the date
-        self._given_start = b""
-        self._given_bytes = -1  # of the payload
-        self._no_content = b""
-        self._until_us = 0  # when the date is another one
-
-    def use_redaction(self, rules: Sequence[str]) -> None:
-        """Hide payloads and results by these rules from now on (`http.redact`)."""
-        self.redaction = Redaction(rules) if rules else None
-
-    def awaited_of(self, decoder: RequestDecoder) -> tuple[int, float]:
-        """The input that is awaited from a peer whose requests are all answered; see `ByteSession.awaited_input`."""
-        if decoder.is_between_requests:
-            return 2 * decoder.progress + 2, self.idle_seconds
-        if decoder.is_in_head:
-            return 2 * decoder.progress + 3, self.head_seconds
-        return decoder.progress, self.idle_seconds
-
-    def date(self, now_us: int) -> bytes:
-        """The header Date, as a whole line."""
-        seconds = now_us // SECOND_US
-        if seconds != self._date_seconds:
-            self._date_seconds = seconds
-            self._date = b"Date: %b\r\n" % formatdate(seconds, usegmt=True).encode()
-        return self._date
-
-    def created_json(self, number: bytes, *, is_joined: bool) -> bytes:
-        """`schemas.JobCreated` of a job with this number."""
-        end = JOINED_END if is_joined else CREATED_END
-        return b"".join([b'{"handle":"', self.handle_json, number, CREATED_ID, number, end])
-
-    def created_start(self, now_us: int, status: int, body_bytes: int) -> bytes:
-        """An answer to a submission up to the number of the job in its header Location."""
-        key = status * LENGTHS_OF_STATUS + body_bytes
-        if key != self._created_key or not self._is_same_second(now_us):
-            head = answer_head(status, JSON, body_bytes, self.location_start, self.date(now_us), keeps_alive=True)
-            self._created_start = head[:-2]
-            self._created_key = key
-        return self._created_start
-
-    def given_start(self, now_us: int, body_bytes: int) -> bytes:
-        """An answer that gives a job, up to the number of the job in its header Switchgear-Job."""
-        if body_bytes != self._given_bytes or not self._is_same_second(now_us):
-            lines = ATTACHMENT + self.job_line_start
-            head = answer_head(200, BYTES, body_bytes, lines, self.date(now_us), keeps_alive=True)
-            self._given_start = head[:-2]
-            self._given_bytes = body_bytes
-        return self._given_start
-
-    def no_content(self, now_us: int) -> bytes:
-        """The answer that a request was carried out, and nothing more."""
-        if not self._no_content or not self._is_same_second(now_us):
-            self._no_content = answer_head(204, b"", 0, b"", self.date(now_us), keeps_alive=True)
-        return self._no_content
-
-    def _is_same_second(self, now_us: int) -> bool:
-        """Whether what was written with a date is still right; otherwise it is forgotten."""
-        if self._until_us - SECOND_US <= now_us < self._until_us:
-            return True
-        self._until_us = now_us - now_us % SECOND_US + SECOND_US
-        self._created_key = -1
-        self._given_bytes = -1
-        self._no_content = b""
-        return False
-
-    def counts_of(self, plan: RoutePlan) -> AnswerCounts:
-        """Counts of the answers to all requests of a plan's route."""
-        entry = plan.entry
-        counts = entry.counts
-        if counts is None:
-            entry.counts = counts = self.request_counts.setdefault(entry.name, AnswerCounts())
-        return counts
 
 
 class HttpSession(ByteSession):
@@ -746,49 +637,3 @@ class HttpSession(ByteSession):
     def job_warning(self, job: Job, data: bytes) -> None:
         if self.wait is not None:
             self.wait.job_event(self, job, "warning", data)
-
-
-def no_such_job() -> HttpProblem:
-    """There is no job of that handle."""
-    text = "there is no such job, or it finished so long ago that it was dropped from the history"
-    return HttpProblem(404, "job_not_found", text)
-
-
-def json_too_long() -> HttpProblem:
-    """The body of a request is too long for JSON, although it is not too long."""
-    text = (
-        f"a body has at most {MOST_JSON_BYTES} bytes of JSON; submit a longer payload with "
-        "POST /v1/functions/{function}/jobs, whose body it is"
-    )
-    return HttpProblem(413, "body_too_large", text)
-
-
-def refuse_search(redaction: Redaction, arguments: dict[str, Any]) -> None:
-    """Refuse to search payloads that are hidden: whether there is a text in them would tell what they are."""
-    function = arguments.get("function")
-    if not isinstance(function, str) or redaction.concerns(function.encode("utf-8", "surrogateescape")):
-        text = "the setting http.redact hides payloads; name a function whose payloads are not hidden"
-        raise HttpProblem(403, "redacted", f"a search for a text looks into payloads, and {text}")
-
-
-def verb_problem(plan: RoutePlan | None, arguments: dict[str, Any], text: str) -> HttpProblem:
-    """What a verb says is wrong with one of its arguments: with a parameter of the query or the path, or else with a
-    field of the body."""
-    name, colon, detail = text.partition(": ")
-    if colon and name in arguments:
-        parameter = PARAMETERS.get(name, name)
-        if plan is not None and (parameter in plan.given or parameter in plan.path):
-            return field_problem("parameter", parameter, detail)
-        return field_problem("pointer", f"/{name}", detail)
-    has_body = plan is None or plan.route is None or plan.route.body is not None
-    return HttpProblem(422, "invalid_field" if has_body else "invalid_parameter", text)
-
-
-def incomplete_lines(incomplete: Incomplete) -> bytes:
-    """The headers that say which servers did not answer, by their encoded names, and how much no server owns."""
-    lines = ""
-    if incomplete["unreachable"]:
-        lines += f"{UNREACHABLE_HEADER}: {', '.join([quote(name) for name in incomplete['unreachable']])}\r\n"
-    if incomplete["partitions_without_owner"]:
-        lines += f"{WITHOUT_OWNER_HEADER}: {incomplete['partitions_without_owner']}\r\n"
-    return lines.encode()

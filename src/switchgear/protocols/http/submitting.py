@@ -16,6 +16,7 @@ from switchgear.errors import OptionError
 from switchgear.json_bytes import bytes_of, plain
 from switchgear.model import DONE, FINAL_STATES, NORMAL, SECOND_US, Delivery, Job
 from switchgear.numbers import whole_number
+from switchgear.protocols.http.job_error import told_error
 from switchgear.protocols.http.messages import BYTES
 from switchgear.protocols.http.problems import (
     HttpProblem,
@@ -30,8 +31,8 @@ from switchgear.protocols.http.schemas import (
     job_submission_decoder,
     longest_list,
 )
-from switchgear.protocols.http.session import ATTACHMENT, HttpSession
-from switchgear.protocols.http.told_error import told_error
+from switchgear.protocols.http.session import HttpSession
+from switchgear.protocols.http.session_setup import ATTACHMENT
 from switchgear.protocols.http.waiting import HttpWait
 from switchgear.protocols.option_reading import ReadOptions, read_options
 from switchgear.protocols.pending_read import Step

@@ -19,7 +19,8 @@ def check_dependencies(engine: Engine) -> None:
     for job_id in dependencies.successors:
         waiting = dependencies.waiting_for(job_id)
         is_done = engine.sliced_work.is_pending(SlicedKind.UNBLOCK, job_id)  # and not all of these were told
-        if not engine.has_job(job_id) and job_id not in dependencies.unsuccessful and not is_done:
+        is_known = engine.has_job(job_id) or job_id in dependencies.unsuccessful or job_id in dependencies.foreign
+        if not is_known and not is_done:
             broken(f"{waiting} wait for {job_id}, which nobody knows")
         if not waiting or len({job.id for job in waiting}) != len(waiting):
             broken(f"for {job_id} wait {waiting}")
@@ -56,7 +57,8 @@ def check_dependencies(engine: Engine) -> None:
 def waited_for(job: Job, engine: Engine) -> tuple[set[int], set[int]]:
     """The predecessors that a job must wait for, and those that it may wait for.
 
-    They differ by predecessors with the policy "run" that ended without success and were retried since.
+    They differ by predecessors with the policy "run" that ended without success and were retried since, and by those of
+    other engines.
     """
     if len(job.edges) not in (0, len(job.predecessors)):
         broken(f"{job} has {len(job.edges)} edges to {job.predecessors}")
@@ -65,7 +67,9 @@ def waited_for(job: Job, engine: Engine) -> tuple[set[int], set[int]]:
         runs_anyway = policy_of(job, job_id) in (EdgePolicy.RUN, EdgePolicy.ERROR)
         if job_id in failures_to_tell(engine) or engine.sliced_work.is_pending(SlicedKind.UNBLOCK, job_id):
             possible.add(job_id)
-        if engine.has_job(job_id) or (job_id in engine.dependencies.unsuccessful and not runs_anyway):
+        if job_id in engine.dependencies.foreign:
+            possible.add(job_id)
+        elif engine.has_job(job_id) or (job_id in engine.dependencies.unsuccessful and not runs_anyway):
             possible.add(job_id)
             if not runs_anyway:
                 required.add(job_id)

@@ -8,7 +8,7 @@ from switchgear.engine.dependencies import policy_of
 from switchgear.engine.engine import Engine
 from switchgear.engine.lifecycle import NEXT_STATE
 from switchgear.model import DONE, FINAL_STATES, READY, SCHEDULED, WAITING, Cause, EdgePolicy, Job, JobState
-from switchgear.model.job import NO_DETAILS
+from switchgear.model.job_details import NO_DETAILS
 from switchgear.testing.invariants import broken
 from switchgear.testing.simulation.store import Row, SimulatedStore
 

@@ -346,7 +346,7 @@ class SimulatedCluster:
             worker.woken = []
         for function in self.engine.functions.values():
             idle = (
-                self.engine.dispatcher.has_work(function)
+                self.engine.dispatcher.chooser.has_work(function)
                 and self.has_idle_sleeper(function)
                 and not is_being_offered(self.engine, function)
             )
@@ -359,7 +359,7 @@ class SimulatedCluster:
 
     def has_idle_sleeper(self, function: Function) -> bool:
         """Whether a worker sleeps that takes one of the function's ready jobs."""
-        has_work_for, offers = self.engine.dispatcher.has_work_for, self.engine.limiters.offers
+        has_work_for, offers = self.engine.dispatcher.chooser.has_work_for, self.engine.limiters.offers
         waiters = function.by_priority
         return any(has_work_for(function, worker) for worker in function.sleepers) or (
             waiters is not None

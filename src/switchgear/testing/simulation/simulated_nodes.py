@@ -6,29 +6,45 @@ owner of a function, and workers work there. Checked are: what was acknowledged 
 after its end was acknowledged, or by a node that does not own it, a key has one unfinished job, all engines are intact,
 and when all faults have passed every job ends.
 
-What nodes say to each other is not simulated: clients and workers know the owner.
+Jobs wait for jobs of other nodes, over links that are slow and break (`simulated_edges`): none runs before its
+predecessors have ended as it requires, and none waits for ever when they have. Clients and workers know the owner.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from random import Random
 from typing import Final
 
 from switchgear.engine.engine import Engine, EngineSettings, SubmitOptions
 from switchgear.engine.handover import LetGo
-from switchgear.model import FINAL_STATES, NORMAL, RUNNING, SECOND_US, Delivery, Job, Worker
+from switchgear.errors import Refused
+from switchgear.model import (
+    DONE,
+    FINAL_STATES,
+    NORMAL,
+    RUNNING,
+    SECOND_US,
+    WAITING,
+    Delivery,
+    EdgePolicy,
+    Job,
+    Worker,
+)
 from switchgear.partitions import FREE, NodeWatch, partition_of
 from switchgear.testing.clock import START_US
 from switchgear.testing.invariants import broken, check_engine
 from switchgear.testing.recording_peer import RecordingPeer
 from switchgear.testing.simulation.owners_database import CommitMessage, OwnersDatabase
 from switchgear.testing.simulation.simulated_cluster import SimulationFailed
+from switchgear.testing.simulation.simulated_edges import SimulatedEdges, SimulatedLinks
 from switchgear.testing.simulation.store import Row
 
 __all__ = ["SimulatedNode", "SimulatedNodes", "simulate_nodes"]
 
 DEFAULT_STEPS: Final = 250
+UNSUCCESSFUL_STATES: Final = FINAL_STATES - {DONE}
 CHECK_EVERY: Final = 5  # steps
 LEASE_SECONDS: Final = 3.0
 RELIABLE_PART: Final = 0.75  # as in storage/postgres_fence.py
@@ -58,6 +74,8 @@ class SimulatedNode:
         self.clock_offset_s = world.rng.uniform(-1e6, 1e6)
         self.engine = Engine(EngineSettings(attempts=world.attempts))
         self.engine.reports_changes = True
+        self.edges = SimulatedEdges(self)
+        self.engine.placement = self.edges
         self.engine.advance(world.now_us)
         self.watch = NodeWatch()
         self.owned: set[int] = set()
@@ -140,6 +158,9 @@ class SimulatedNode:
         mine = [row for row in rows if partition_of(row.function_name) in partitions and row.state not in FINAL_STATES]
         mine.sort(key=lambda row: row.id)
         self.engine.advance(self.world.now_us)
+        for function in self.engine.functions.values():
+            if self.owns(function.name):
+                self.edges.function_comes(function)
         self.engine.restore([row.to_job(self.engine.function_named(row.function_name)) for row in mine], {}, 0)
         for name in FUNCTION_NAMES:
             if partition_of(name) in partitions:
@@ -152,13 +173,15 @@ class SimulatedNode:
         functions = [
             function for function in self.engine.functions.values() if partition_of(function.name) in partitions
         ]
+        self.owned.difference_update(partitions)
+        for function in functions:
+            self.edges.function_goes(function)
         known = LetGo()
         for _ in self.engine.let_go(functions, known):
             pass
         self.stage()
         for _, job in known.runs:
             self.told_runs.pop(job.id, None)  # its late report is refused
-        self.owned.difference_update(partitions)
         self.frees = partitions
         self.begin_commit()
 
@@ -240,6 +263,7 @@ class SimulatedNode:
         """Say what may be said now that the commit is stored."""
         for row in pending.message.rows.values():
             self.world.acknowledged.add(row.id)
+            self.edges.stored(row.id)
             if row.state in FINAL_STATES:
                 self.world.acknowledged_ends.add(row.id)
         for job in pending.jobs:
@@ -262,7 +286,34 @@ class SimulatedNode:
         options = None
         if world.rng.random() < 0.2:
             options = SubmitOptions(run_at_us=world.now_us + world.rng.randrange(5) * SECOND_US)
+        if world.rng.random() < 0.5:
+            options = self.add_predecessors(options or SubmitOptions())
         self.engine.submit(name, unique, b"x", NORMAL, Delivery.HANDLE, None, options)
+
+    def add_predecessors(self, options: SubmitOptions) -> SubmitOptions:
+        """Let a new job wait for some others, of any node."""
+        world = self.world
+        known = sorted(world.acknowledged)[-20:]
+        options.predecessors = tuple(world.rng.sample(known, min(len(known), world.rng.randrange(4))))
+        options.edges = bytes(world.rng.choice(list(EdgePolicy)) for _ in options.predecessors)
+        return options
+
+    def retry(self) -> None:
+        """Run an unsuccessful job again, as its row says."""
+        if self.is_cut_off or self.is_leaving:
+            return
+        waiting = {job.id for job in self.ended} | self.staged_jobs.keys()
+        rows = [
+            row
+            for row in self.world.database.rows.values()
+            if row.state in UNSUCCESSFUL_STATES and self.owns(row.function_name) and row.id not in waiting
+        ]
+        if rows and self.in_flight is None:
+            row = self.world.rng.choice(rows)
+            if not self.engine.has_job(row.id):
+                with suppress(Refused):
+                    self.engine.retry(row.to_job(self.engine.function_named(row.function_name)))
+                    self.world.acknowledged_ends.discard(row.id)
 
     def work(self) -> None:
         job = self.engine.take(self.worker)
@@ -277,7 +328,11 @@ class SimulatedNode:
         for job_id, job in list(self.told_runs.items()):
             if self.world.rng.random() < 0.5:
                 del self.told_runs[job_id]
-                if self.engine.job(job_id) is job and job.worker is self.worker:
+                if self.engine.job(job_id) is not job or job.worker is not self.worker:
+                    continue
+                if self.world.rng.random() < self.world.failing:
+                    self.engine.fail(self.worker, job_id, 1, b"failed")
+                else:
                     self.engine.complete(self.worker, job_id, b"")
 
     def lose_worker(self) -> None:
@@ -303,6 +358,9 @@ class SimulatedNodes:
         self.step = 0
         self.now_s = 0.0
         self.attempts = self.rng.choice((0, 3))
+        self.failing = self.rng.choice((0.0, 0.2))
+        self.links = SimulatedLinks(self)
+        self.ended_once: set[int] = set()  # jobs whose end was stored
         self.database = OwnersDatabase()
         self.nodes: list[SimulatedNode] = []
         self.acknowledged: set[int] = set()
@@ -313,6 +371,9 @@ class SimulatedNodes:
         self.impatience_s = 0.0
         self.reuses_epoch = False
         self.reuses_ids = False
+        # or do not ask again when a predecessor has another owner, or take unknown jobs for done.
+        self.forgets_owners = False
+        self.trusts_in_ignorance = False
         self.started = 0  # nodes, so far
         self.check_every = CHECK_EVERY  # steps
         self._last_message = 0
@@ -352,9 +413,22 @@ class SimulatedNodes:
         """A job that has ended is not run again, and no node hands out what is not its own."""
         if job.id in self.acknowledged_ends:
             broken(f"{node} hands out {job}, whose end was acknowledged")
+        for job_id, policy in zip(job.predecessors, job.edges or bytes(len(job.predecessors)), strict=True):
+            self.check_predecessor(node, job, job_id, EdgePolicy(policy))
         owner = self.database.partitions[partition_of(job.function.name)]
         if owner.node_id != node.id:
             broken(f"{node} hands out {job}, which node {owner.node_id} owns")
+
+    def check_predecessor(self, node: SimulatedNode, job: Job, job_id: int, policy: EdgePolicy) -> None:
+        """A job runs after its predecessors are done, or have ended, if that is enough."""
+        own = next(
+            (each for each in (*node.ended, *node.engine.changed) if each.id == job_id and each.finished_us), None
+        )
+        state = self.database.rows[job_id].state if own is None else own.state
+        if state is DONE:
+            return
+        if policy not in (EdgePolicy.RUN, EdgePolicy.ERROR) or (own is None and job_id not in self.ended_once):
+            broken(f"{node} hands out {job}, whose predecessor {job_id} is {state.name} ({policy.name})")
 
     def check(self) -> None:
         """Everything acknowledged is stored, and all engines are intact."""
@@ -381,6 +455,8 @@ class SimulatedNodes:
             return
         if draw < 0.35:
             self.deliver()
+        if draw < 0.5:
+            self.links.deliver()
         for node in rng.sample(self.nodes, len(self.nodes)):
             if self.now_s >= node.frozen_until_s:
                 node.engine.advance(self.now_us)
@@ -403,6 +479,12 @@ class SimulatedNodes:
             self.leave(node)
         elif draw < 0.085:
             node.lose_worker()
+        elif draw < 0.1:
+            self.links.break_one()
+        elif draw < 0.11:
+            node.retry()
+        elif draw < 0.2:
+            node.edges.look()
         elif draw < 0.3:
             node.look()
         elif draw < 0.4:
@@ -439,6 +521,8 @@ class SimulatedNodes:
         message = self.rng.choice(waiting)
         self.database.on_its_way.remove(message)
         is_stored = self.database.commit(message)
+        if is_stored:
+            self.ended_once.update(row.id for row in message.rows.values() if row.state in FINAL_STATES)
         for node in self.nodes:
             pending = node.in_flight
             if pending is not None and pending.message is message and not pending.is_lost:
@@ -458,17 +542,30 @@ class SimulatedNodes:
                 self.start(NODE_NAMES[0])  # as a supervisor does
             for _ in range(len(self.database.on_its_way)):
                 self.deliver()
+            for _ in range(len(self.links.waiting)):
+                self.links.deliver()
             for node in list(self.nodes):
                 self.finish_some(node)
             if round_number % self.check_every == 0:
                 self.check()
         self.check()
         for row in self.database.rows.values():
-            if row.state not in FINAL_STATES:
+            if row.state not in FINAL_STATES and not self.waits_in_vain(row):
                 broken(f"job {row.id} of {row.function_name!r} did not end: {row.state.name}")
         for number, owner in enumerate(self.database.partitions):
             if owner.node_id == FREE:
                 broken(f"nobody owns partition {number}")
+
+    def waits_in_vain(self, row: Row) -> bool:
+        """Whether a job waits for one that was unsuccessful, directly or not, until that is retried."""
+        if row.state is not WAITING:
+            return False
+        policies = row.fields["edges"] or bytes(len(row.fields["predecessors"]))
+        for job_id, policy in zip(row.fields["predecessors"], policies, strict=True):
+            other = self.database.rows[job_id]
+            if (policy == EdgePolicy.WAIT and other.state in UNSUCCESSFUL_STATES) or self.waits_in_vain(other):
+                return True
+        return False
 
     def finish_some(self, node: SimulatedNode) -> None:
         """A quiet turn of a node."""
@@ -481,6 +578,8 @@ class SimulatedNodes:
             self.database.remove(node.id)
             self.exit(node)
             return
+        for job_id in sorted(node.edges.entries):
+            node.edges.look_at(job_id)
         for _ in range(5):
             node.work()
             node.report()

@@ -169,7 +169,7 @@ def worker_asks(world: SimulatedCluster) -> None:
 def has_work_for(world: SimulatedCluster, worker: SimulatedWorker, function: Function) -> bool:
     """Whether there is a job of the function that this worker takes."""
     allowed = (worker.worker.priorities or {}).get(function, BEST_FIRST)
-    has_work = world.engine.dispatcher.has_work_for(function, worker.worker)
+    has_work = world.engine.dispatcher.chooser.has_work_for(function, worker.worker)
     return has_work and any(world.engine.limiters.offers(function, priority, worker.worker) for priority in allowed)
 
 

@@ -424,11 +424,14 @@ UPDATE sg_node SET is_leaving = 1, beat = beat + 1 WHERE id = $1::bigint
 SELECT function, partition FROM sg_place ORDER BY function
 
 -- name: put_place
-INSERT INTO sg_place (function, partition) VALUES ($1::bytea, $2::bigint)
-ON CONFLICT (function) DO UPDATE SET partition = excluded.partition
+-- By the node that owns the partition that the function leaves.
+WITH own AS (SELECT id FROM sg_partition WHERE id = $2::bigint AND node = $3::bigint FOR NO KEY UPDATE)
+INSERT INTO sg_place (function, partition) SELECT $1::bytea, $4::bigint FROM own
+ON CONFLICT (function) DO UPDATE SET partition = excluded.partition RETURNING partition
 
 -- name: drop_place
-DELETE FROM sg_place WHERE function = $1::bytea
+WITH own AS (SELECT id FROM sg_partition WHERE id = $2::bigint AND node = $3::bigint FOR NO KEY UPDATE)
+DELETE FROM sg_place USING own WHERE function = $1::bytea RETURNING partition
 
 -- name: owned_special
 SELECT $columns, payload FROM sg_job
