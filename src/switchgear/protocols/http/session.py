@@ -418,12 +418,6 @@ class HttpSession(ByteSession):
         if not values:
             self.respond(status, parts[0])
             return
-        yield from self.respond_parts_in_steps(status, parts, values, may_refuse=may_refuse)
-
-    def respond_parts_in_steps(
-        self, status: int, parts: list[bytes], values: list[LongBytes], *, may_refuse: bool = True
-    ) -> Iterator[Step]:
-        """The same for JSON that is encoded except for long values between its parts."""
         memory = self.engine.memory
         held_bytes = sum([len(value) for value in values])
         if may_refuse and not memory.has_room(held_bytes):

@@ -60,7 +60,6 @@ class HttpSetup:
         self._date_seconds = -1
         # What begins and separates the parts of an answer to a submission; see `HttpSession.tell_created`.
         self.created_body = b'\r\n\r\n{"handle":"' + self.handle_json
-        self.polled_start = b'{"handle":"' + self.handle_json  # of a job in an answer to a poll
         self._created_start = b""
         self._created_key = -1  # what that one depends on, besides the date
         self._given_start = b""

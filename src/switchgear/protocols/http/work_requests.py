@@ -11,7 +11,7 @@ from msgspec import UNSET
 
 from switchgear.access.permissions import EVERYBODY
 from switchgear.errors import Refused
-from switchgear.json_bytes import LONG_BYTES, LongBytes, bytes_of, plain
+from switchgear.json_bytes import LONG_BYTES, bytes_of, plain, told
 from switchgear.model import SECOND_US, Job
 from switchgear.model.job import PAYLOAD_KEY
 from switchgear.numbers import whole_number
@@ -385,64 +385,34 @@ def give_jobs(session: HttpSession, wait: PollWait, jobs: list[Job]) -> None:
     if peer.session is session:
         peer.session = None
     revoked, peer.revoked = peer.revoked, {}
-    stopped = [
-        {"handle": session.handle_text(job_id), "attempt": attempt, "reason": cause.name.lower()}
-        for (job_id, attempt), cause in revoked.items()
-    ]
-    parts: list[bytes] = []
-    values: list[LongBytes] = []
-    pieces = [b'{"jobs":[']
-    for job in jobs:
-        payload = job.payload or b""
-        pieces.append(polled_job_start(session, job))
-        if len(payload) > LONG_BYTES:  # it is encoded while it is sent
-            parts.append(b"".join(pieces))
-            values.append(LongBytes(payload))
-            pieces.clear()
-        else:
-            pieces.append(json_text(payload))
-        pieces.append(polled_job_end(peer, job))
-        pieces.append(b"},")
-    if jobs:
-        pieces[-1] = b"}"
-    pieces += [b'],"revoked":', msgspec.json.encode(stopped) if stopped else b"[]", b"}"]
-    parts.append(b"".join(pieces))
-    if values:
-        session.continue_with(partial(session.respond_parts_in_steps, 200, parts, values, may_refuse=False))
+    answer = {
+        "jobs": [polled_job(session, peer, job) for job in jobs],
+        "revoked": [
+            {"handle": session.handle_text(job_id), "attempt": attempt, "reason": cause.name.lower()}
+            for (job_id, attempt), cause in revoked.items()
+        ],
+    }
+    if any(len(job.payload or b"") > LONG_BYTES for job in jobs):
+        session.continue_with(partial(session.respond_json_in_steps, 200, answer, may_refuse=False))
     else:
-        session.respond(200, parts[0])
+        session.respond_json(200, answer)
 
 
-# A job as a registered worker gets it, `schemas.PolledJob`, is written without the general encoder, which takes three
-# times as long: first what comes before the payload, then what comes behind it.
-
-
-def polled_job_start(session: HttpSession, job: Job) -> bytes:
-    number, attempt = str(job.id).encode(), str(job.start_number).encode()
-    name = json_text(job.function.name)
-    start = session.setup.polled_start
-    return b"".join([start, number, b'","function":', name, b',"attempt":', attempt, b',"payload":'])
-
-
-def polled_job_end(peer: HttpWorker, job: Job) -> bytes:
+def polled_job(session: HttpSession, peer: HttpWorker, job: Job) -> dict[str, Any]:
+    """A job as a registered worker gets it: `schemas.PolledJob`."""
     timeout_us = peer.worker.timeouts_us.get(job.function, 0) if peer.worker is not None else 0
-    losses = 0
-    trace = b""
-    if job.has_details:
-        losses = job.losses
-        trace = job.trace
-        timeout_us = job.timeout_us or timeout_us
-    key = json_text(job.client_unique if job.unique.startswith(PAYLOAD_KEY) else job.unique)
-    counts = f',"attempts":{job.attempts},"losses":{losses},"attempts_limit":{max(0, job.attempts_limit)}'
-    seconds = msgspec.json.encode(timeout_us / SECOND_US) if timeout_us else b"0.0"
-    end = [b',"unique":', key, counts.encode(), b',"timeout":', seconds]
-    return b"".join([b',"trace":', json_text(trace) if trace else b'""', *end])
-
-
-def json_text(data: bytes) -> bytes:
-    """Bytes as a JSON value."""
-    encoded: bytes = msgspec.json.encode(plain(data))
-    return encoded
+    return {
+        "handle": session.handle_text(job.id),
+        "function": plain(job.function.name),
+        "attempt": job.start_number,
+        "payload": told(job.payload or b""),
+        "trace": job.trace.decode(),
+        "unique": plain(job.client_unique if job.unique.startswith(PAYLOAD_KEY) else job.unique),
+        "attempts": job.attempts,
+        "losses": job.losses if job.has_details else 0,
+        "attempts_limit": max(0, job.attempts_limit),
+        "timeout": ((job.timeout_us if job.has_details else 0) or timeout_us) / SECOND_US,
+    }
 
 
 class PollWait(WorkerWait):
