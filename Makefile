@@ -65,7 +65,7 @@ torture: $(STAMPS)/compiled ## kill servers under load, fail their disks, set th
 	$(ON_COMPILED) $(BIN)/python -m torture --minutes $(TORTURE_MINUTES) $(if $(LANES),--lanes $(LANES)) $(if $(SCENARIO),--scenario $(SCENARIO)) \
 		$(if $(filter command line environment,$(origin SEED)),--seed $(SEED))
 
-free-threaded: $(STAMPS)/developing ## the tests of the Python library with python3.14t, without the interpreter lock, which is built if it is missing
+free-threaded: $(STAMPS)/developing ## the tests of the Python library without the interpreter lock, with python3.14t or PYTHON_FREE_THREADED
 	scripts/install-free-threaded
 	PYTHONPATH="$(CURDIR)/src" build/free-threaded/bin/python -m pytest -n 2 -p no:cacheprovider tests/app tests/compat \
 		--deselect tests/app/test_payloads.py --ignore tests/app/typing
