@@ -405,3 +405,17 @@ def test_nodes_that_use_a_new_function_at_the_same_time(url: str) -> None:
             await store.close()
 
     asyncio.run(story())
+
+
+def test_nodes_that_are_started_at_the_same_moment_on_an_empty_database(postgres: Cluster) -> None:
+    """All of them join, although each wants to migrate the tables and ends sessions that keep it waiting."""
+    url = postgres.new_url()
+
+    async def story() -> None:
+        stores = [PartitionStore(url, lease_seconds=LEASE_SECONDS, name=f"node{number}") for number in range(8)]
+        assert await asyncio.gather(*(store.join("") for store in stores)) == [None] * 8
+        assert {node.name for node in (await stores[0].look()).nodes} == {f"node{number}" for number in range(8)}
+        for store in stores:
+            await store.close()
+
+    asyncio.run(story())

@@ -7,10 +7,13 @@ functions.
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Collection, Container, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final, TypeVar
 
+from switchgear.backoff import ReconnectBackoff
 from switchgear.engine.placement import is_copy, is_foreign
 from switchgear.errors import Fenced, StorageError
 from switchgear.model import Function, Job, Limiter, Schedule
@@ -20,7 +23,7 @@ from switchgear.storage.function_rows import FunctionsById
 from switchgear.storage.postgres import DEFAULT_PAYLOAD_MEMORY_BYTES, PostgresStore
 from switchgear.storage.postgres_connection import PostgresRefusal
 from switchgear.storage.postgres_fence import DEFAULT_LEASE_SECONDS
-from switchgear.storage.postgres_partitions import ClusterView, LeaseIsHeld, PostgresPartitions
+from switchgear.storage.postgres_partitions import ClusterView, PostgresPartitions
 from switchgear.storage.postgres_reads import number
 from switchgear.storage.postgres_rows import bigint
 from switchgear.storage.postgres_writer import StagedRows
@@ -34,7 +37,7 @@ NodeAddress = tuple[int, str, str, str]  # id, name, address, version
 # So many ids of functions are reserved at a time, and more of them when fewer than half are left.
 FUNCTION_IDS: Final = 10_000
 NOT_UNIQUE: Final = "23505"  # the SQLSTATE of a second row with the same key
-JOIN_ATTEMPTS: Final = 5
+JOIN_ATTEMPTS: Final = 20
 # The node that has this partition deletes old history, for all.
 HISTORY_PARTITION: Final = 0
 
@@ -67,23 +70,24 @@ class PartitionStore(PostgresStore):
         await self.prepare()
         self.partitions.address = address
         connection = self._writer.connection
-        attempts = JOIN_ATTEMPTS
-        while True:
+        pauses = ReconnectBackoff(first_seconds=0.1, most_seconds=1.0)
+        holder = 0
+        for attempt in range(JOIN_ATTEMPTS):
             try:
                 if not connection.is_open:
                     await connection.open()
                 await self._end_single_ownership()
                 await self.partitions.join()
                 break
-            except LeaseIsHeld:
-                # By another node, for the moment of its migration; a server that owns all jobs is found in the next
-                # round.
-                continue
             except StorageError:
-                # Another node that is started at the same time may have ended the session, which kept it waiting.
-                attempts -= 1
-                if connection.is_open or not attempts:
+                # Nodes that are started at the same time hold the lease one after the other, each for the moment of its
+                # migration, and end sessions that keep them waiting. A server that owns all jobs keeps the lease.
+                last_holder, holder = holder, 0
+                with suppress(StorageError):
+                    holder = (await self.lease.look()).holder
+                if attempt + 1 == JOIN_ATTEMPTS or (holder and holder == last_holder):
                     raise
+            await asyncio.sleep(pauses.seconds(attempt))
         self._keep_lease()
         await self._learn_functions()
         await self._reserve_function_ids()

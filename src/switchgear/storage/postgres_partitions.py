@@ -25,11 +25,7 @@ from switchgear.version import VERSION
 if TYPE_CHECKING:
     from psycopg.pq.abc import PGresult
 
-__all__ = ["ClusterView", "LeaseIsHeld", "PostgresPartitions", "StoredForOwner"]
-
-
-class LeaseIsHeld(StorageError):
-    """A server owns all jobs, or is just going to migrate the tables."""
+__all__ = ["ClusterView", "PostgresPartitions", "StoredForOwner"]
 
 
 class StoredForOwner(NamedTuple):
@@ -69,7 +65,7 @@ class PostgresPartitions(PostgresFence):
         parameters = (bigint(self.node_id), *texts, lease_ms, process_identity().encode())
         (result,) = await self._connection.run([(STATEMENTS["join_node"], parameters)])
         if not result.ntuples:
-            raise LeaseIsHeld(f"a server owns all jobs in {self._shown_url}, so no other can own some of them")
+            raise StorageError(f"a server owns all jobs in {self._shown_url}, so no other can own some of them")
         self.epoch = 1
         self.beat_succeeded(sent_s)
 
