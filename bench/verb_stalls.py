@@ -39,6 +39,7 @@ LEFT_OUT = {
     "audit": "needs a job log, which is read in a thread of its own",
     "runs": "needs a job log, which is read in a thread of its own",
     "nodes": "needs a cluster, whose nodes are few",
+    "place": "needs servers that own functions together",
     "create_function": "only a command of gearmand's text protocol; it looks at one function",
     "drop_function": "only a command of gearmand's text protocol; it looks at one function",
     "queue_limits": "only a command of gearmand's text protocol; it looks at one function",
