@@ -449,7 +449,8 @@ CLIENTS: Final = (
         "gearman-client",
         run_gearman_client,
         gearman_modules(
-            "client_protocol client_requests requests subscriptions job_subscriber submitted_job packets error_codes"
+            "client_protocol client_requests pending_requests subscriptions job_subscriber submitted_job packets"
+            " error_codes"
         ),
         (GEARMAN_PACKETS, NUL_FIELDS),
         (*WORKER_WORDS, b"H:t:2", b"H:t:3", b'[{"name": "f", "ready": 1}]'),

@@ -257,8 +257,8 @@ GEARMAN_MODULES: Final = modules(
 DRAFT_MODULES: Final = modules("gearman_draft", "session open_requests codec messages")
 MONKEY_MODULES: Final = modules(
     "gearmonkey",
-    "session verbs connecting hashes key_commands pubsub queues subscriptions waiting lock_lists drafts listener_state"
-    " messages keys monitoring patterns resp",
+    "session verbs general_commands hashes key_commands pubsub queues subscriptions waiting lock_lists drafts"
+    " listener_state messages keys monitoring patterns resp",
 )
 DWORK_MODULES: Final = modules(
     "dwork",

@@ -60,7 +60,7 @@ DEFECTS = [
     (evict_too_early, 0),
     (reuse_epochs, 0),
     (reuse_ids, 54),
-    (forget_new_owners, 0),
+    (forget_new_owners, 283),
     (trust_in_ignorance, 0),
 ]
 

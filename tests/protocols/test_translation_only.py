@@ -53,6 +53,7 @@ CLOCKS = {"asyncio", "datetime", "heapq", "random", "sched", "threading", "time"
 # --- exceptions, each with its reason ---
 
 TABLES_READ: dict[Found, str] = {
+    ("dwork", "session.engine.jobs"): "a look whether a block of ids is used; the store knows the others",
     ("gearman", "session.engine.functions"): "the text commands list all functions",
     ("gearmonkey", "self._engine.global_subscribers"): "the channels that tell of every job",
     ("gearmonkey", "self._engine.functions"): "a look that must not create a function",
@@ -66,7 +67,7 @@ CHANGED: dict[Found, str] = {
     ("shared", "job.finished_us"): "a job made up for an answer, when the real one cannot be read any more",
     ("shared", "job.result_code"): "a job made up for an answer, when the real one cannot be read any more",
     ("shared", "job.state"): "a job made up for an answer, when the real one cannot be read any more",
-    ("dwork", "self.function.released_first"): "the order that dwork promises, said once",
+    ("dwork", "self._function.released_first"): "the order that dwork promises, said once",
     ("gearman", "session.worker.name"): "what a worker calls itself",
     ("gearman", "worker.answered_control"): "what a worker says about itself",
     ("gearman", "worker.status"): "what a worker says about itself",

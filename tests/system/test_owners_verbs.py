@@ -408,17 +408,20 @@ def check_complete(stage: Stage) -> None:
         assert [answer["result"] for answer in stage.ask_all("job", handle=handle)] == ["done"] * 3
 
 
-def refused_by_the_mode(verb: str, argument: str) -> Callable[[Stage], None]:
-    """Jobs cannot wait for each other."""
+def check_wait_for(stage: Stage) -> None:
+    """A queued job waits for one of another node, whichever node is asked."""
+    functions = stage.functions()
+    for number, function in enumerate(functions):
+        (waiting,), (awaited,) = stage.submit(function), stage.submit(functions[number - 1])
+        stage.ask(stage.nodes[number - 2], "wait_for", handle=waiting, after=[awaited])
+        assert stage.states([waiting, awaited]) == ["waiting", "ready"]
+        stage.ask(stage.nodes[0], "cancel", handle=awaited)
+        for node in stage.nodes:
+            eventually(partial(is_ready, stage, node, waiting), "the awaited job has ended")
 
-    def check(stage: Stage) -> None:
-        for function in stage.functions():
-            one, other = stage.submit(function, 2)
-            for node in stage.nodes:
-                with pytest.raises(ServerRefused, match="one of several that own functions"):
-                    stage.ask(node, verb, handle=one, **{argument: [other]})
 
-    return check
+def is_ready(stage: Stage, node: OwnerNode, handle: str) -> bool:
+    return bool(stage.ask(node, "job", handle=handle)["state"] == "ready")
 
 
 def check_spawn(stage: Stage) -> None:
@@ -513,7 +516,7 @@ WALK: dict[str, Callable[[Stage], None]] = {
     "abort_bulk": check_abort_bulk,
     "change": check_change,
     "complete": check_complete,
-    "wait_for": refused_by_the_mode("wait_for", "after"),
+    "wait_for": check_wait_for,
     "spawn": check_spawn,
     "schedule": check_schedule,
     "declare": check_declare,

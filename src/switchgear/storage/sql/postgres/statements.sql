@@ -196,7 +196,7 @@ ON CONFLICT (name) DO UPDATE SET fields = excluded.fields
 DELETE FROM sg_schedule WHERE name = $1::bytea
 
 -- name: functions
-SELECT id, name, paused, limit_high, limit_normal, limit_low, policy FROM sg_function
+SELECT id, name, paused, limit_high, limit_normal, limit_low, policy FROM sg_function ORDER BY id
 
 -- name: schedules
 SELECT fields FROM sg_schedule ORDER BY name
