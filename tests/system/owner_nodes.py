@@ -8,6 +8,7 @@ import struct
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -147,13 +148,16 @@ def packet(kind: int, *arguments: bytes) -> bytes:
 
 
 class PlainWorker:
-    """A Gearman worker of a few lines: grabs, sleeps, answers in capitals."""
+    """A Gearman worker of a few lines: grabs, sleeps, answers in capitals. It connects again, as workers do: its node
+    closes the connection if it cannot say whether a report is stored."""
 
     def __init__(self, node: OwnerNode, function: str) -> None:
         self.payloads: list[bytes] = []
         self.handles: list[bytes] = []
-        self._socket = socket.create_connection((HOST, node.port))
-        self._socket.sendall(packet(1, function.encode()) + packet(9))
+        self._node = node
+        self._function = function
+        self._is_over = threading.Event()
+        self._socket = self._connected()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -161,23 +165,36 @@ class PlainWorker:
         return self
 
     def __exit__(self, *_: Any) -> None:
-        self._socket.shutdown(socket.SHUT_RDWR)
-        self._socket.close()
+        self._is_over.set()
+        with suppress(OSError):  # it may be closed already
+            self._socket.shutdown(socket.SHUT_RDWR)
         self._thread.join(DEADLINE_SECONDS)
+        self._socket.close()
+
+    def _connected(self) -> socket.socket:
+        connection = socket.create_connection((HOST, self._node.port))
+        connection.sendall(packet(1, self._function.encode()) + packet(9))
+        return connection
 
     def _run(self) -> None:
+        while not self._is_over.is_set():
+            with suppress(OSError):
+                self._talk()
+            if not self._is_over.wait(0.1):
+                self._socket.close()
+                with suppress(OSError):  # the node is not there yet
+                    self._socket = self._connected()
+
+    def _talk(self) -> None:
         held = b""
-        try:
-            while data := self._socket.recv(65_536):
-                held += data
-                while len(held) >= 12:
-                    kind, size = struct.unpack_from(">4xII", held)
-                    if len(held) < 12 + size:
-                        break
-                    body, held = held[12 : 12 + size], held[12 + size :]
-                    self._handle(kind, body)
-        except OSError:
-            return
+        while data := self._socket.recv(65_536):
+            held += data
+            while len(held) >= 12:
+                kind, size = struct.unpack_from(">4xII", held)
+                if len(held) < 12 + size:
+                    break
+                body, held = held[12 : 12 + size], held[12 + size :]
+                self._handle(kind, body)
 
     def _handle(self, kind: int, body: bytes) -> None:
         if kind == 6:  # NOOP
