@@ -223,14 +223,16 @@ class Session(Output):
                 self.await_commit()
         return job
 
-    def unfinished_elsewhere(self, job_id: int) -> Reading[Job | None]:
-        """A job of another node that stands for the unfinished one with this id and can be subscribed to; `None` if
-        there is none. Raises Refused."""
+    def job_elsewhere(self, job_id: int) -> Reading[Job | None]:
+        """A job that stands for the unfinished one of another node with this id, and can be subscribed to; or that job,
+        if it has ended since `ended_job` was called. `None` if there is none. Raises Refused."""
         placement = self.engine.placement
         if placement is None:
             return None
         job = yield from self.context.find_job(job_id)
-        return None if job is None else placement.stand_in(job)
+        if job is None or job.state in FINAL_STATES:
+            return job
+        return placement.stand_in(job)
 
     def held_end(self, held: Job) -> Reading[Job]:
         """The end of a finished job that a submission joined, because it still holds its unique key.

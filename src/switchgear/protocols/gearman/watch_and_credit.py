@@ -23,7 +23,7 @@ from typing import Final
 
 from switchgear.access.permissions import EVERYBODY
 from switchgear.errors import PeerError
-from switchgear.model import RUNNING, Job
+from switchgear.model import FINAL_STATES, RUNNING, Job
 from switchgear.numbers import whole_number
 from switchgear.protocols.gearman.codec import response
 from switchgear.protocols.gearman.messages import Packet
@@ -94,11 +94,15 @@ def watch_ended(session: GearmanSession, handle: bytes, job_id: int) -> Iterator
 
 def watch_elsewhere(session: GearmanSession, handle: bytes, job_id: int) -> Iterator[Step]:
     """Subscribe the session to a job of another node, if there is one."""
-    job = yield from session.unfinished_elsewhere(job_id)
+    job = yield from session.job_elsewhere(job_id)
     if job is None:
         session.send(response(Packet.WATCH_RES, handle, UNKNOWN))
         return
     session.require_job("WATCH", EVERYBODY, job.function.name)
+    if job.state in FINAL_STATES:
+        session.send(response(Packet.WATCH_RES, handle, state_word(job)))
+        tell_end(session, job)
+        return
     check_watching(session, job_id)
     session.send(response(Packet.WATCH_RES, handle, state_word(job)))
     follow(session, job)

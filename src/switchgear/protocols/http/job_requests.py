@@ -164,7 +164,7 @@ def not_finished(session: HttpSession, job: Job) -> HttpProblem:
 def send_result(session: HttpSession, job_id: int, wait_seconds: int) -> Iterator[Step]:
     job = yield from session.ended_job(job_id)
     if job is None:
-        job = yield from session.unfinished_elsewhere(job_id)
+        job = yield from session.job_elsewhere(job_id)
     if job is None:
         raise no_such_job()
     session.require_job("a request about a job", EVERYBODY, job.function.name)

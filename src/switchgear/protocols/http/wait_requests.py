@@ -85,7 +85,7 @@ def tell_changed(session: HttpSession, awaited: list[SeenJob], wait_seconds: int
         if job is None and each.job_id:
             job = yield from session.ended_job(each.job_id)
             if job is None:
-                job = each.elsewhere = yield from session.unfinished_elsewhere(each.job_id)
+                job = each.elsewhere = yield from session.job_elsewhere(each.job_id)
         if job is None or (session.is_guarded and not session.permissions.covers(job.function.name)):
             answers.append(unknown_job(each))
         elif job.state in FINAL_STATES:
