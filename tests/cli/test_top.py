@@ -332,6 +332,7 @@ class TestRealServer:
             terminal.send_signal(signal.SIGTSTP)
             terminal.until("\x1b[?1049l")
             eventually(terminal.echoes, "the shell has its terminal")
+            eventually(terminal.is_stopped, "the command sleeps, so that SIGCONT wakes it")
             terminal.send_signal(signal.SIGCONT)
             terminal.until("\x1b[?1049h")
             terminal.until("mail")

@@ -12,6 +12,7 @@ import sys
 import termios
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from types import TracebackType
 
 from tests.support.waiting import DEADLINE_SECONDS
@@ -45,6 +46,11 @@ class Terminal:
     def send_signal(self, number: int) -> None:
         """Send the command a signal."""
         self._process.send_signal(number)
+
+    def is_stopped(self) -> bool:
+        """Whether the command is suspended by a signal."""
+        status = Path(f"/proc/{self._process.pid}/stat").read_text()
+        return status.rpartition(")")[2].split()[0] == "T"
 
     def echoes(self) -> bool:
         """Whether the terminal shows what is typed, as it did before the command began."""
