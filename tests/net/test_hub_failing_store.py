@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from switchgear.errors import Fenced, StorageError
+from switchgear.errors import StorageError
 from switchgear.net.commits import FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS
 from switchgear.protocols.gearman.messages import Packet as Extension
 from switchgear.testing import check_engine
@@ -482,67 +482,3 @@ async def test_nothing_is_refused_that_an_earlier_commit_has_kept() -> None:
     if harness.store.is_committing:
         await harness.store.fail()
     assert (3 in harness.store.kept) == (other.heard() == [created(3)])
-
-
-# --- another server may own the jobs by now ---
-
-
-class SharedStore(ScriptedStore):
-    """A store that says when another server may own it."""
-
-    is_in_doubt = False
-
-    def must_be_silent(self) -> bool:
-        return self.is_in_doubt
-
-
-async def doubtful_harness() -> tuple[HubHarness, Connected, Connected]:
-    """One whose lease has lapsed, with two clients that have each asked something, in a turn of their own."""
-    store = SharedStore(True)
-    harness = await open_harness(store=store)
-    first, second = harness.connect(), harness.connect()
-    store.is_in_doubt = True
-    first.send(echo(b"1"))
-    await idle()
-    second.send(echo(b"2"), echo(b"3"))
-    await idle()
-    assert first.heard() == second.heard() == []
-    await harness.pass_time(FIRST_RETRY_SECONDS)
-    assert store.is_committing
-    second.send(echo(b"4"))
-    await idle()
-    assert second.heard() == []
-    return harness, first, second
-
-
-@in_turns
-async def test_in_doubt_nothing_is_told_until_the_store_has_answered() -> None:
-    harness, first, second = await doubtful_harness()
-    assert isinstance(harness.store, SharedStore)
-    harness.store.is_in_doubt = False
-    await harness.store.succeed()
-    assert first.heard() == [echoed(b"1")]
-    assert second.heard() == [echoed(b"2"), echoed(b"3"), echoed(b"4")]
-
-
-@in_turns
-async def test_a_server_that_can_ask_nobody_answers_questions() -> None:
-    harness, first, second = await doubtful_harness()
-    await harness.store.fail()
-    assert first.heard() == []  # in that turn, jobs might have been assigned
-    assert second.heard() == [echoed(b"2"), echoed(b"3"), echoed(b"4")]
-    second.send(BACKGROUND, echo(b"5"))
-    await idle()
-    assert second.heard()[1:] == [echoed(b"5")]
-    await mend(harness)
-    assert first.heard() == [echoed(b"1")]
-
-
-@in_turns
-async def test_a_server_that_another_one_has_replaced_says_nothing_more() -> None:
-    harness, first, second = await doubtful_harness()
-    await harness.store.fail(Fenced("another server has taken over"))
-    second.send(echo(b"5"))
-    await idle()
-    assert first.heard() == second.heard() == []
-    assert harness.hub.commits.is_fenced

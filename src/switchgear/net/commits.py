@@ -8,9 +8,8 @@ submissions are refused; no job is assigned. Other changes stay staged and their
 again until it succeeds.
 
 A store that several servers share may be owned by another one by now (`Store.must_be_silent`). Then the output of the
-turn is kept back until a commit succeeds, and the store counts as failed. The output of later turns is kept back until
-the next commit has ended, because answers from memory may be out of date. If another server does own the store
-(`Fenced`), no peer is told anything more, and the server ends.
+turn is kept back until a commit succeeds, and the store counts as failed. If another server does own it (`Fenced`), no
+peer is told anything more, and the server ends.
 """
 
 from __future__ import annotations
@@ -77,8 +76,6 @@ class Commits:
         self.is_fenced = False  # another server owns the jobs
         self.on_fenced: Callable[[], None] = lambda: None
         self._kept_back: list[Output] = []  # of a turn in which another server may have owned the jobs
-        self._is_asking = False  # since then, until the next commit has ended
-        self._answers_kept_back: list[Output] = []  # of later turns, in which nothing was assigned or accepted
         self._begun_at = 0.0
         self._failed_at = 0.0
         self._recovered_at = 0.0
@@ -199,10 +196,9 @@ class Commits:
         if unsent:
             self._begin_runs(unsent)
         self.output.commit_is_done()
-        if self._kept_back or self._is_asking:
+        if self._kept_back:
             kept_back, self._kept_back = self._kept_back, []
             self.output.send(kept_back)
-            self._send_answers_kept_back()
         changes.drop_ended(kept)
         changes.payloads.resident_bytes -= self.engine.pack(grown)
         self._on_commit()
@@ -220,17 +216,12 @@ class Commits:
     def _keep_back(self, outputs: list[Output]) -> list[Output]:
         """Keep the output of a turn until a commit succeeds, except what waits for a commit anyway, which is returned.
 
-        From then on nothing is assigned, and submissions are refused. So the output of later turns may be sent when the
-        next commit fails because nobody can be asked: then the server answers questions, from its memory.
+        From then on nothing is assigned, and submissions are refused, so that output of later turns may be sent.
         """
         if self.is_fenced:
             return []
-        if self._is_asking:
-            self._answers_kept_back += outputs
-            return []
         if self.storage_error is not None:
             return outputs
-        self._is_asking = True
         self.read_failed(StorageError("the store has not confirmed for too long that this server owns its jobs"))
         waiting: list[Output] = []
         for output in outputs:
@@ -240,16 +231,9 @@ class Commits:
                 self._kept_back.append(output)  # it stays marked, and is not added a second time
         return waiting
 
-    def _send_answers_kept_back(self) -> None:
-        """A commit has ended, successfully or not, and no other server is known to own the jobs."""
-        self._is_asking = False
-        outputs, self._answers_kept_back = self._answers_kept_back, []
-        self.output.send(outputs)
-
     def _fence(self, error: StorageError) -> None:
         """Another server owns the jobs: tell no peer anything more."""
         self._kept_back = []
-        self._answers_kept_back = []
         if not self.is_fenced:
             self.is_fenced = True
             self.storage_error = error
@@ -293,8 +277,6 @@ class Commits:
         self.changes.commit_failed()
         self.output.commit_failed()
         self._withdraw()
-        if self._is_asking:
-            self._send_answers_kept_back()
         self._try_again_later()
 
     def _withdraw(self) -> None:
