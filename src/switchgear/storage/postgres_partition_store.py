@@ -67,7 +67,6 @@ class PartitionStore(PostgresStore):
 
     async def join(self, address: str) -> None:
         """Create the tables if there are none, and enter this node."""
-        await self.prepare()
         self.partitions.address = address
         connection = self._writer.connection
         pauses = ReconnectBackoff(first_seconds=0.1, most_seconds=1.0)
@@ -75,7 +74,7 @@ class PartitionStore(PostgresStore):
         for attempt in range(JOIN_ATTEMPTS):
             try:
                 if not connection.is_open:
-                    await connection.open()
+                    await self.prepare()
                 await self._end_single_ownership()
                 await self.partitions.join()
                 break
