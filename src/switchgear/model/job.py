@@ -21,7 +21,9 @@ from switchgear.model.job_details import NO_DETAILS, Details
 from switchgear.states import DONE, FAILED, READY, Cause, Delivery, JobState
 
 if TYPE_CHECKING:
-    from switchgear.model import Function, Peer, Worker
+    from switchgear.model.function import Function
+    from switchgear.model.peer import Peer
+    from switchgear.model.worker import Worker
 
 __all__ = [
     "DETAILS_BYTES",

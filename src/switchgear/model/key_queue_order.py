@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from mypy_extensions import i64
 
 if TYPE_CHECKING:
-    from switchgear.model import KeyQueue
+    from switchgear.model.limiter import KeyQueue
 
 __all__ = ["KeyQueueOrder", "KeyQueueTurn"]
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 from switchgear.model.job import KEPT, RANKS_BETWEEN, Job, place_of
 
 if TYPE_CHECKING:
-    from switchgear.model import Function
+    from switchgear.model.function import Function
 
 __all__ = [
     "FIRST_REVISION",
