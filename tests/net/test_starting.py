@@ -11,6 +11,7 @@ import pytest
 
 from switchgear.config import Config, ListenUrl
 from switchgear.errors import ConfigError, StorageError
+from switchgear.net import restore_progress
 from switchgear.net import service as service_module
 from switchgear.net.service import Service
 from switchgear.storage.base import Store
@@ -161,7 +162,7 @@ def test_a_configuration_that_is_to_be_read_again_is_read_when_the_server_serves
 
 def test_a_long_restore_is_logged(monkeypatch: pytest.MonkeyPatch) -> None:
     async def story() -> None:
-        monkeypatch.setattr(service_module, "RESTORING_SECONDS", 0.0)
+        monkeypatch.setattr(restore_progress, "LOG_SECONDS", 0.0)
         async with starting_server(monkeypatch) as server:
             await server.until_it_restores()
             await until(lambda: server.service.telemetry.counts["restoring"] > 0)
@@ -196,8 +197,8 @@ class NotedProgress:
 
 def test_a_long_restore_is_shown_to_those_who_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     async def story() -> None:
-        monkeypatch.setattr(service_module, "RESTORING_SECONDS", 0.0)
-        monkeypatch.setattr(service_module, "SHOWING_SECONDS", 0.0)
+        monkeypatch.setattr(restore_progress, "LOG_SECONDS", 0.0)
+        monkeypatch.setattr(restore_progress, "SHOWING_SECONDS", 0.0)
         async with starting_server(monkeypatch, store=LongQueue(MemoryStore())) as server:
             server.service.restore_display = display = NotedProgress()
             await server.until_it_restores()

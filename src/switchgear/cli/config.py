@@ -48,7 +48,7 @@ def check(ctx: click.Context, file: Path | None, as_json: bool) -> None:
     except ConfigError as error:
         problems = str(error).splitlines()
     else:
-        from switchgear.net.service import check_files
+        from switchgear.net.service_settings import check_files
 
         problems = check_files(loaded)
     if as_json:

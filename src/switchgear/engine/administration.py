@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from switchgear.engine.dispatcher import Dispatcher
-from switchgear.engine.ready_queues import ReadyQueues
+from switchgear.engine.key_distribution import KeyDistribution
 from switchgear.engine.sliced_work import SlicedKind, SlicedWork
 from switchgear.engine.state import EngineState
 from switchgear.errors import Refused
@@ -24,12 +24,12 @@ class Administration:
     """Pauses and limits functions, and stops and starts assignment for the whole server."""
 
     def __init__(
-        self, state: EngineState, sliced_work: SlicedWork, queues: ReadyQueues, dispatcher: Dispatcher
+        self, state: EngineState, sliced_work: SlicedWork, key_distribution: KeyDistribution, dispatcher: Dispatcher
     ) -> None:
         self.units_per_step = 1  # of sliced work; more of them make changes of limits take more turns
         self._state = state
         self._sliced_work = sliced_work
-        self._queues = queues
+        self._key_distribution = key_distribution
         self._dispatcher = dispatcher
 
     def pause(self, function: Function) -> None:
@@ -67,7 +67,7 @@ class Administration:
         if policy == (function.limiter.policy if function.limiter is not None else Policy()):
             self._state.concern_speaker()  # the policy may not be stored yet
             return
-        steps = self._queues.use_policy(function, policy)
+        steps = self._key_distribution.use_policy(function, policy)
         self._state.note_function(function)
         self._sliced_work.start(self._offering(function, steps), SlicedKind.LIMITS, function)
 

@@ -32,6 +32,7 @@ from switchgear.engine.graph_parts import GraphParts
 from switchgear.engine.graph_submission import NONE_RESERVED, GraphSubmission, JobTemplate
 from switchgear.engine.handover import Handover, LetGo
 from switchgear.engine.job_commands import JobCommands
+from switchgear.engine.key_distribution import KeyDistribution
 from switchgear.engine.limiters import Limiters
 from switchgear.engine.lost_starts import LostStarts
 from switchgear.engine.one_job_workers import OneJobRules, OneJobWorkers
@@ -150,7 +151,8 @@ class Engine:
             state, packed, self.unsuccessful_jobs, dependencies, self._submissions, self._commands, self._reports
         )
         schedules = self._schedules = ScheduleRunner(state, deadlines, packed, self._submissions)
-        self.administration = Administration(state, sliced_work, queues, dispatcher)
+        self.key_distribution = KeyDistribution(limiters, queues)
+        self.administration = Administration(state, sliced_work, self.key_distribution, dispatcher)
         foreign = ForeignPredecessors(state, packed, dependencies, transitions, self.unsuccessful_jobs)
         handover = Handover(
             state,

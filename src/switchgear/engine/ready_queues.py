@@ -1,8 +1,7 @@
 """`ReadyQueues`: which job of a function comes next, and how jobs enter and leave.
 
-Each function has one queue per priority. The jobs of a queue are sorted by their places (`model.job.place_of`), so a
-job that leaves from the middle (cancelled, expired, held back) is found by bisection. A long queue is divided into
-segments of bounded size (`model.segments`), so the cost of leaving does not grow with the queue.
+Each function has one queue per priority. The jobs of a queue are sorted by their places (`model.job.place_of`), and
+the cost of entering and of leaving, even from the middle, does not grow with the queue (`engine.queue_entries`).
 
 Order. A queue is first in, first out, and a job that returns goes to its end. In a function with `released_first`, a
 job that waited for predecessors or for its run-at time goes to the front when it becomes ready, and so does a job whose
@@ -25,11 +24,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from heapq import heappop, heappush
-from typing import Final
 
 from switchgear.engine.limiters import Limiters
 from switchgear.engine.packed_queues import PackedQueues
+from switchgear.engine.queue_entries import QueueEntries
 from switchgear.engine.requirements import groups_for
 from switchgear.engine.state import EngineState
 from switchgear.model import (
@@ -46,21 +44,11 @@ from switchgear.model import (
     Limiter,
     QueueGroup,
     ReadyQueue,
-    SegmentedQueue,
     Worker,
 )
-from switchgear.model.job import RANKS_BETWEEN, place_of
-from switchgear.model.long_lists import promote_new_objects
-from switchgear.model.segments import ObjectSegment, remove_from
-from switchgear.policy import Policy
+from switchgear.model.job import RANKS_BETWEEN
 
 __all__ = ["ReadyQueues"]
-
-# More key queues than fit into memory.
-INDEX_BITS: Final = 40
-INDEX_MASK: Final = (1 << INDEX_BITS) - 1
-# Jobs whose segments may be new objects at a time: a collection of the youngest objects visits each of them.
-MOST_IN_NEW_SEGMENTS: Final = 8192
 
 
 class ReadyQueues:
@@ -70,7 +58,7 @@ class ReadyQueues:
         self._state = state
         self._packed = packed
         self._limiters = limiters
-        self.most_in_new_segments = MOST_IN_NEW_SEGMENTS
+        self.entries = QueueEntries(packed)
         self._first_rank = 0  # the rank of the last job that went to the front
         self._last_rank = 0  # the rank of the last job that went to the end
 
@@ -100,17 +88,17 @@ class ReadyQueues:
         function = job.function
         function.ready += 1
         if function.is_segmented:
-            self._append_to(function, job)
+            self.entries.append(function, job)
             return
         queue = function.queues[job.priority]
         queue.append(job)
         if function.ready >= self._packed.pack_from and len(queue) >= self._packed.pack_from:
-            self._divide(function, job.priority)
+            self.entries.divide(function, job.priority)
 
     def prepend(self, job: Job) -> None:
         """Insert a ready job of a function without limits at the front of its queue; its place must be the lowest."""
         job.function.ready += 1
-        self._prepend_to(job.function, job)
+        self.entries.prepend(job.function, job)
 
     def join_limited(self, limiter: Limiter, job: Job, *, ahead: bool) -> bool:
         """Add a ready job of a function with limits to the end or the front of its queue.
@@ -129,77 +117,32 @@ class ReadyQueues:
         group = _group_of(limiter, job)
         if group.key_queues is None or (group.is_draining and not ahead):
             if ahead:
-                self._prepend_to(group.queue, job)
+                self.entries.prepend(group.queue, job)
             else:
-                self._append_to(group.queue, job)
+                self.entries.append(group.queue, job)
             room = self._limiters.room(function)
             # Perhaps no worker fits the jobs before it, or their payloads are not in memory, so that nobody was told.
             were_others_told = not limiter.requiring and function.unloaded is None
             return room == function.ready or (room > 0 and not were_others_told)
         if limiter.is_counting() and ahead:
-            self._prepend_to(group.queue, job)
+            self.entries.prepend(group.queue, job)
             return False
         if limiter.is_counting() or (not ahead and group.queue.queues[job.priority]):
-            self._append_to(group.queue, job)  # behind those that `_distribute` has not moved yet
+            self.entries.append(group.queue, job)  # behind those that `_distribute` has not moved yet
             return False
         key_queue = self._limiters.key_queue_of(limiter, group, job.key)
-        self._join_key_queue(limiter, key_queue, job, ahead=ahead)
+        self.join_key_queue(limiter, key_queue, job, ahead=ahead)
         return key_queue.owner.is_open
 
-    def _join_key_queue(self, limiter: Limiter, key_queue: KeyQueue, job: Job, *, ahead: bool) -> None:
+    def join_key_queue(self, limiter: Limiter, key_queue: KeyQueue, job: Job, *, ahead: bool) -> None:
         priority = job.priority
         if key_queue.queues[priority] is NO_JOBS:
             key_queue.queues[priority] = deque((job,))
         elif ahead:
-            self._prepend_to(key_queue, job)
+            self.entries.prepend(key_queue, job)
         else:
-            self._append_to(key_queue, job)
+            self.entries.append(key_queue, job)
         self._limiters.note_joined(limiter, key_queue, priority)
-
-    def _append_to(self, ready_queue: ReadyQueue, job: Job) -> None:
-        priority = job.priority
-        rest = ready_queue.segmented[priority]
-        if rest is not None:
-            rest.append(job, self._packed.segment_jobs)
-            return
-        queue = ready_queue.queues[priority]
-        queue.append(job)
-        if len(queue) >= self._packed.pack_from:
-            self._divide(ready_queue, priority)
-
-    def _prepend_to(self, ready_queue: ReadyQueue, job: Job) -> None:
-        priority = job.priority
-        queue = ready_queue.queues[priority]
-        queue.appendleft(job)
-        if len(queue) >= self._packed.pack_from:
-            self._divide(ready_queue, priority)
-
-    def _divide(self, ready_queue: ReadyQueue, priority: int) -> None:
-        """Divide all but the head of a long queue into segments."""
-        queue = ready_queue.queues[priority]
-        size = self._packed.segment_jobs
-        rest = ready_queue.segmented[priority]
-        if rest is None:
-            jobs: deque[Job] = deque()
-            while len(queue) > self._packed.head_jobs:
-                jobs.appendleft(queue.pop())
-            rest = self.begin_segments(ready_queue, priority)
-            for job in jobs:
-                rest.append(job, size)
-            return
-        while len(queue) > self._packed.head_jobs + size:
-            jobs = deque()
-            while len(jobs) < size:
-                jobs.appendleft(queue.pop())
-            rest.appendleft(ObjectSegment(jobs))
-
-    def begin_segments(self, ready_queue: ReadyQueue, priority: int) -> SegmentedQueue:
-        """Give this queue a list of segments, empty at first."""
-        if ready_queue.segmented is NOT_SEGMENTED:
-            ready_queue.segmented = [None, None, None, None]
-        rest = ready_queue.segmented[priority] = SegmentedQueue()
-        ready_queue.is_segmented = True
-        return rest
 
     # --- leaving in order ---
 
@@ -218,7 +161,7 @@ class ReadyQueues:
             self.want_payload(function, job)
             return None
         if not queue and function.is_segmented:
-            self._refill(function, job.priority)
+            self.entries.refill(function, job.priority)
         function.ready -= 1
         return job
 
@@ -252,7 +195,7 @@ class ReadyQueues:
             return None
         self._limiters.note_served(limiter, key_queue, priority)
         job = queue.popleft()
-        self._left_key_queue(limiter, key_queue, priority)
+        self.left_key_queue(limiter, key_queue, priority)
         function.ready -= 1
         return job
 
@@ -265,14 +208,14 @@ class ReadyQueues:
             return None
         job = queue.popleft()
         if not queue and ready_queue.is_segmented:
-            self._refill(ready_queue, priority)
+            self.entries.refill(ready_queue, priority)
         function.ready -= 1
         return job
 
-    def _left_key_queue(self, limiter: Limiter, key_queue: KeyQueue, priority: int) -> None:
+    def left_key_queue(self, limiter: Limiter, key_queue: KeyQueue, priority: int) -> None:
         if not key_queue.queues[priority]:
             if key_queue.is_segmented:
-                self._refill(key_queue, priority)
+                self.entries.refill(key_queue, priority)
             if not key_queue.queues[priority]:
                 key_queue.queues[priority] = NO_JOBS
         self._limiters.note_left(limiter, key_queue, priority)
@@ -378,27 +321,6 @@ class ReadyQueues:
                 return False
         return False
 
-    def _refill(self, ready_queue: ReadyQueue, priority: int) -> None:
-        """Replace the exhausted head of this queue by the next segment, or by the tail."""
-        rest = ready_queue.segmented[priority]
-        while rest is not None and not ready_queue.queues[priority]:
-            if rest.segments:
-                ready_queue.queues[priority] = self._packed.unpack(rest.popleft())
-            else:
-                ready_queue.queues[priority] = rest.tail
-                self._end_segments(ready_queue, priority)
-                rest = None
-
-    def _end_segments(self, ready_queue: ReadyQueue, priority: int) -> None:
-        """Remove the empty list of segments of this queue."""
-        segmented = ready_queue.segmented
-        segmented[priority] = None
-        if segmented[URGENT] is segmented[HIGH] is segmented[NORMAL] is segmented[LOW] is None:
-            ready_queue.is_segmented = False
-            ready_queue.segmented = NOT_SEGMENTED
-            if isinstance(ready_queue, Function):
-                self._packed.forget(ready_queue)
-
     # --- leaving from anywhere ---
 
     def remove(self, job: Job) -> None:
@@ -432,12 +354,12 @@ class ReadyQueues:
             self._state.wanted_payloads.append(job)  # no longer wanted: the owner offers the job behind it
         limiter = function.limiter
         if limiter is None:
-            self._remove_from(function, job)
+            self.entries.remove(function, job)
         else:
             group = _group_of(limiter, job)
             if group.key_queues is None:
-                self._remove_from(group.queue, job)
-            elif not self._can_remove(group.queue, job):
+                self.entries.remove(group.queue, job)
+            elif not self.entries.try_remove(group.queue, job):
                 self._remove_from_key_queue(limiter, group, job)
                 self._limiters.end_draining(limiter)
 
@@ -445,43 +367,16 @@ class ReadyQueues:
         assert group.key_queues is not None
         priority = job.priority
         key_queue = group.key_queues.get(job.key)
-        if key_queue is None or not self._can_remove(key_queue, job):
+        if key_queue is None or not self.entries.try_remove(key_queue, job):
             ready = group.ready_of(priority)
             if group.queue.queues[priority]:
-                self._search_and_remove(group.queue, job)
+                self.entries.search_and_remove(group.queue, job)
             if key_queue is None or group.ready_of(priority) < ready:
                 return  # it had not been moved to the queue of its key
-            self._search_and_remove(key_queue, job)
-        self._left_key_queue(limiter, key_queue, priority)
+            self.entries.search_and_remove(key_queue, job)
+        self.left_key_queue(limiter, key_queue, priority)
         if not key_queue.owner.ready:
             self._limiters.review(limiter, key_queue.owner)
-
-    def _remove_from(self, ready_queue: ReadyQueue, job: Job) -> None:
-        if not self._can_remove(ready_queue, job):
-            self._search_and_remove(ready_queue, job)
-
-    def _can_remove(self, ready_queue: ReadyQueue, job: Job) -> bool:
-        """Remove a job from where its place says; returns whether it was there."""
-        priority = job.priority
-        queue = ready_queue.queues[priority]
-        rest = ready_queue.segmented[priority]
-        if (rest is None or not rest.remove(job)) and not remove_from(queue, job):
-            return False
-        if not queue and ready_queue.is_segmented:
-            self._refill(ready_queue, priority)
-        return True
-
-    def _search_and_remove(self, ready_queue: ReadyQueue, job: Job) -> None:
-        """Remove a job that is not where its place says.
-
-        This happens if more than `RANKS_BETWEEN` jobs went to the end between two submissions.
-        """
-        priority = job.priority
-        rest = ready_queue.segmented[priority]
-        jobs = [other for other in self._jobs_in(ready_queue, priority) if other is not job]
-        if rest is not None:
-            self._end_segments(ready_queue, priority)
-        ready_queue.queues[priority] = deque(jobs)
 
     # --- all jobs ---
 
@@ -517,126 +412,15 @@ class ReadyQueues:
                     ids.append(job.id)
         return ids
 
-    def _jobs_in(self, ready_queue: ReadyQueue, priority: int) -> list[Job]:
-        """All jobs of a queue, unpacked."""
-        jobs = list(ready_queue.queues[priority])
-        rest = ready_queue.segmented[priority]
-        if rest is not None:
-            while rest.segments:
-                jobs.extend(self._packed.unpack(rest.popleft()))
-            jobs.extend(rest.tail)
-        return jobs
-
-    def use_policy(self, function: Function, policy: Policy) -> Iterator[None]:
-        """Change the limits of a function, which apply at once; the steps of the rest of the work are to be done.
-
-        Ready jobs keep their places. If keys are distinguished from now on, the steps move the jobs to the queues of
-        their keys; if they were before, they review these queues.
-        """
-        limiter = function.limiter
-        steps: Iterator[None] = iter(())
-        if limiter is None or limiter.key_queues is None:
-            self._limiters.replace(function, policy)  # the queues are the same
-        else:
-            steps = self._limiters.change(limiter, policy)
-        limiter = function.limiter
-        return iter(()) if limiter is None else self._steps_of_change(limiter, limiter.revision, steps)
-
-    def _steps_of_change(self, limiter: Limiter, revision: int, review: Iterator[None]) -> Iterator[None]:
-        yield from review
-        if limiter.function.limiter is not limiter or limiter.revision != revision:
-            return  # the limits were changed again, and the steps of that change follow
-        if limiter.is_draining:
-            yield from self._gather(limiter)
-        elif limiter.key_queues is not None:
-            yield from self._limiters.count_running(limiter)
-            yield from self._distribute(limiter)
-
-    def _distribute(self, limiter: Limiter) -> Iterator[None]:
-        """Move jobs to the queues of their keys, one by one, best priority first and in the order of their places.
-
-        Meanwhile those that were moved may be handed out, and new ones go behind those that were not.
-        """
-        function = limiter.function
-        for group in limiter.groups.copy():
-            ready_queue = group.queue
-            for priority in BEST_FIRST:
-                while (
-                    function.limiter is limiter
-                    and group.key_queues is not None
-                    and not group.is_draining
-                    and ready_queue.queues[priority]
-                ):
-                    job = ready_queue.queues[priority].popleft()
-                    if not ready_queue.queues[priority] and ready_queue.is_segmented:
-                        self._refill(ready_queue, priority)
-                    key_queue = self._limiters.key_queue_of(limiter, group, job.key)
-                    self._join_key_queue(limiter, key_queue, job, ahead=False)
-                    yield
-
-    def _gather(self, limiter: Limiter) -> Iterator[None]:
-        """Move the jobs of key queues to the queue of their group, one by one: keys are not distinguished any more.
-
-        The last job goes first, to the front of that queue, so that the order is right at any time.
-        """
-        revision = limiter.revision
-        for group in limiter.groups.copy():
-            for priority in BEST_FIRST:
-                while limiter.revision == revision and group.is_draining and len(group.order[priority]):
-                    yield from self._gather_priority(limiter, group, priority, revision)
-        self._limiters.end_draining(limiter)
-
-    def _gather_priority(self, limiter: Limiter, group: QueueGroup, priority: int, revision: int) -> Iterator[None]:
-        # A heap of numbers: the negative place of the last job of a key queue, and the index of the key queue in
-        # `key_queues`.
-        lasts: list[int] = []
-        key_queues: list[KeyQueue | None] = []
-        assert group.key_queues is not None
-        if len(group.key_queues) > self._limiters.long:
-            promote_new_objects()  # these lists
-        for portion in group.key_queues.portions():
-            for key_queue in portion:
-                job = _last_job(key_queue, priority)
-                if job is not None:
-                    heappush(lasts, (-place_of(job) << INDEX_BITS) + len(key_queues))
-                    key_queues.append(key_queue)
-                yield
-            if limiter.revision != revision:
-                break
-        moved = 0
-        while lasts and limiter.revision == revision and group.is_draining:
-            last = heappop(lasts)
-            index = last & INDEX_MASK
-            listed = key_queues[index]
-            assert listed is not None
-            job = _last_job(listed, priority)
-            if job is not None and -place_of(job) == last >> INDEX_BITS and self._can_remove(listed, job):
-                self._left_key_queue(limiter, listed, priority)
-                if not listed.owner.ready:
-                    self._limiters.review(limiter, listed.owner)
-                self._prepend_to(group.queue, job)
-                moved += 1
-                if moved % self.most_in_new_segments == 0:
-                    promote_new_objects()
-                job = _last_job(listed, priority)
-            if job is not None:
-                heappush(lasts, (-place_of(job) << INDEX_BITS) + index)
-            else:
-                key_queues[index] = None
-            yield
-        while key_queues:  # freeing a long list takes as long as a turn
-            key_queues.pop()
-            yield
-
     def _take_all(self, function: Function) -> list[Job]:
         """Remove and return the jobs of all queues of a function."""
         jobs: list[Job] = []
         for ready_queue in function.ready_queues():
             for priority in BEST_FIRST:
-                jobs.extend(self._jobs_in(ready_queue, priority))
+                jobs.extend(self.entries.unpacked(ready_queue, priority))
                 ready_queue.queues[priority] = deque()
                 if ready_queue.segmented[priority] is not None:
-                    self._end_segments(ready_queue, priority)
+                    self.entries.end_segments(ready_queue, priority)
         return jobs
 
     def discard(self, function: Function) -> None:
@@ -664,20 +448,6 @@ class ReadyQueues:
             function.packed_keys = []
             function.limiter = None
         self._packed.clear()
-
-
-def _last_job(key_queue: KeyQueue, priority: int) -> Job | None:
-    """The last job of this priority of a key, which no segment has packed."""
-    rest = key_queue.segmented[priority]
-    if rest is not None:
-        if rest.tail:
-            return rest.tail[-1]
-        if rest.segments:
-            segment = rest.segments[-1]
-            assert isinstance(segment, ObjectSegment)
-            return segment.jobs[-1]
-    queue = key_queue.queues[priority]
-    return queue[-1] if queue else None
 
 
 def _group_of(limiter: Limiter, job: Job) -> QueueGroup:

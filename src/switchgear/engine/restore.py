@@ -177,7 +177,7 @@ class Restore:
             and self._packed.can_pack(function)
             and function.own_ready_of(priority) >= self._packed.head_jobs
         ):
-            rest = self._queues.begin_segments(function, priority)
+            rest = self._queues.entries.begin_segments(function, priority)
         if rest is not None and not rest.tail and not rest.to_pack and len(rows) >= self._packed.segment_jobs:
             self._pack_rows(function, priority, rest, rows)
             return

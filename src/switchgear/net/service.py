@@ -18,22 +18,16 @@ import asyncio
 import logging
 import os
 import signal
-import socket
-import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, suppress
-from functools import partial
-from importlib import import_module
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any
 
 from switchgear.config import Config, changed_but_not_reloadable, reloaded
-from switchgear.engine.engine import Engine, EngineSettings
-from switchgear.engine.wake_policy import WakePolicy
-from switchgear.errors import ConfigError, StorageError, SwitchgearError
-from switchgear.model import SECOND_US, Cause
+from switchgear.engine.engine import Engine
+from switchgear.errors import ConfigError, SwitchgearError
+from switchgear.model import Cause
 from switchgear.net.clock import SystemClock
 from switchgear.net.connections.peer_user import can_tell_users
 from switchgear.net.dashboard_on_request import DashboardOnRequest
@@ -47,10 +41,18 @@ from switchgear.net.operations.dispatcher import Operations
 from switchgear.net.process.file_ownership import check_database, is_open_to_others
 from switchgear.net.process.gc_tuning import freeze_existing_objects
 from switchgear.net.process.log_setup import configure_log, logs_to_stderr, reopen_log
-from switchgear.net.process.service_manager import ServiceManager
-from switchgear.postgresql import connection_parameters, is_postgresql
+from switchgear.net.process.service_manager import MOST_SILENT_SECONDS, ServiceManager
+from switchgear.net.restore_progress import RestoreDisplay, RestoreProgress
+from switchgear.net.retention import drop_finished_jobs
+from switchgear.net.service_settings import (
+    databases,
+    engine_settings,
+    handle_prefix,
+    is_in_state_dir,
+    load_wake_policy,
+)
 from switchgear.protocol_registry import protocol_named
-from switchgear.storage.base import KEEP_ALL, Store
+from switchgear.storage.base import Store
 from switchgear.storage.open import open_store
 from switchgear.telemetry import Telemetry
 from switchgear.version import BUILD, VERSION
@@ -59,7 +61,7 @@ if TYPE_CHECKING:
     from switchgear.net.cluster import ClusterMember
     from switchgear.net.owners.member import OwnersMember
 
-__all__ = ["RestoreDisplay", "Service", "check_files", "run_server"]
+__all__ = ["Service", "run_server"]
 
 log = logging.getLogger("switchgear")
 
@@ -68,14 +70,9 @@ DRAIN_LOOK_SECONDS = 0.02
 ANSWER_SECONDS = 1.0
 ANSWER_LOOK_SECONDS = 0.005
 HOUSEKEEPING_SECONDS = 1.0
-RESTORING_SECONDS = 2.0  # between two lines of the log about a long queue that is being restored
-SHOWING_SECONDS = 0.1  # between two steps of a progress bar
-RETENTION_SECONDS = 30.0
-SHORT_RETENTION_LOOK_SECONDS = 1.0
 DEMO_STOP_SECONDS = 1.0  # the demo should not be cut off in the middle of a line
 GUEST_IDS = 1_000  # a server that starts with every program should not skip many ids each time
 EXIT_FENCED = 75  # EX_TEMPFAIL: a supervisor may start it again
-MOST_SILENT_SECONDS = 60.0  # that a service manager should wait before it gives a server up that starts or stops
 SERVING = "serving"  # as a service manager shows it
 GOODBYE_SECONDS = 0.3  # a user's program must not wait for a peer that does not close its connection
 
@@ -122,14 +119,6 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
     except ImportError:
         return asyncio.new_event_loop()
     return uvloop.new_event_loop()
-
-
-class RestoreDisplay(Protocol):
-    """Shows how far the restoring of jobs is; a progress bar."""
-
-    def show(self, done: int, total: int) -> None: ...
-
-    def end(self) -> None: ...
 
 
 class Service:
@@ -201,7 +190,7 @@ class Service:
                 return 0
             stack.push_async_callback(self.hub.close)
             await self._listen(stack)
-            tasks = [asyncio.create_task(task) for task in (self._housekeeping(), self._retention(), self._beat())]
+            tasks = [asyncio.create_task(task) for task in (self._housekeeping(), self._drop_finished(), self._beat())]
             if self._member is not None:
                 tasks.append(asyncio.create_task(self._member.keep_in_touch()))
             if self._owners is not None:
@@ -326,9 +315,8 @@ class Service:
             return True
         loading = asyncio.create_task(self.hub.load())
         stopping = asyncio.create_task(self._stop.wait())
-        reporting = [asyncio.create_task(self._report_restoring())]
-        if self.restore_display is not None:
-            reporting.append(asyncio.create_task(self._show_restoring(self.restore_display)))
+        progress = RestoreProgress(self.hub, self.manager, self.restore_display, logs_to_stderr(self.config))
+        reporting = [asyncio.create_task(task) for task in progress.tasks()]
         await asyncio.wait({loading, stopping}, return_when=asyncio.FIRST_COMPLETED)
         is_given_up = not loading.done() and self.hub.is_restoring and not self._is_guest  # whose user waits for it
         if is_given_up:
@@ -341,27 +329,6 @@ class Service:
             return False
         loading.result()
         return True
-
-    async def _report_restoring(self) -> None:
-        """Say how far it has got, if it takes long."""
-        loop = asyncio.get_running_loop()
-        begun = loop.time()
-        while True:
-            await asyncio.sleep(RESTORING_SECONDS)
-            seconds = round(loop.time() - begun)
-            jobs = self.engine.job_count()
-            if self.restore_display is None or not logs_to_stderr(self.config):  # people see it already
-                self.telemetry.emit("restoring", store=self.store.url, jobs=jobs, seconds=seconds)
-            self.manager.starting(f"restoring jobs: {jobs}", MOST_SILENT_SECONDS)
-
-    async def _show_restoring(self, display: RestoreDisplay) -> None:
-        """Show on the terminal how many jobs have been restored."""
-        with suppress(StorageError):  # those who read the jobs tell what is wrong with the store
-            total = await self.store.count_jobs(only_unfinished=True)
-            while total:
-                # Jobs are read and then taken over; most at the same time, those with options one after the other.
-                display.show(min(total, (self.store.jobs_read() + self.engine.job_count()) // 2), total)
-                await asyncio.sleep(SHOWING_SECONDS)
 
     async def _listen(self, stack: AsyncExitStack) -> None:
         stack.push_async_callback(self.listeners.close)
@@ -551,6 +518,9 @@ class Service:
 
     # --- periodic tasks ---
 
+    def _drop_finished(self) -> Coroutine[Any, Any, None]:
+        return drop_finished_jobs(self.hub, lambda: self.config.storage)
+
     async def _housekeeping(self) -> None:
         while True:
             await asyncio.sleep(HOUSEKEEPING_SECONDS)
@@ -572,119 +542,6 @@ class Service:
             if self.hub.storage_error is None and self.hub.commits.running_seconds < seconds:
                 self.manager.beat()
             await asyncio.sleep(seconds)
-
-    async def _retention(self) -> None:
-        """Drop finished jobs whose retention has passed: all now and then, and those with a short one in time."""
-        monotonic_seconds = asyncio.get_running_loop().time  # the wall clock may be set
-        sweep_seconds = monotonic_seconds() + RETENTION_SECONDS
-        while True:
-            await asyncio.sleep(min(SHORT_RETENTION_LOOK_SECONDS, RETENTION_SECONDS))
-            storage = self.config.storage
-            now_us = self.hub.clock.now_us()
-            before_us, keep_count = 0, KEEP_ALL
-            if monotonic_seconds() >= sweep_seconds:
-                sweep_seconds = monotonic_seconds() + RETENTION_SECONDS
-                before_us, keep_count = (
-                    now_us - int(storage.keep_finished_seconds * SECOND_US),
-                    storage.keep_finished_count,
-                )
-            elif not self.engine.take_retention_ends(now_us):
-                continue
-            spare = self.engine.dependencies.unsuccessful_with_successors
-            try:
-                count = await self.store.drop_finished(before_us, keep_count, spare, now_us)
-            except StorageError as error:
-                log.warning("could not drop finished jobs: %s", error)
-                continue
-            except Exception:
-                log.exception("internal error in dropping finished jobs")
-                continue
-            if count:
-                self.telemetry.emit("history_dropped", count=count)
-
-
-def is_in_state_dir(config: Config) -> bool:
-    """Whether the store is in the state directory, which is created if missing; another directory may be mistyped."""
-    return Path(config.store_url.partition(":")[2]).parent == config.state_dir
-
-
-def handle_prefix(config: Config) -> str:
-    """The prefix of handles, up to the last colon."""
-    return config.gearman.handle_prefix or f"H:{socket.gethostname()}"
-
-
-def engine_settings(config: Config) -> EngineSettings:
-    return EngineSettings(
-        attempts=config.engine.attempts,
-        wakeups=config.engine.wakeups,
-        function_order=config.engine.function_order,
-        functions=config.limits.functions,
-        schedules=config.limits.schedules,
-        jobs=config.limits.jobs,
-        jobs_per_function=config.limits.jobs_per_function,
-        memory_bytes=config.limits.memory_bytes or machine_memory_bytes() // 2,
-        jobs_per_worker=config.limits.jobs_per_worker,
-        retention_us=int(config.storage.keep_finished_seconds * SECOND_US),
-    )
-
-
-def machine_memory_bytes() -> int:
-    """The memory of the machine, or of the control group of this process if that is less."""
-    sizes = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
-    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        with suppress(OSError, ValueError):  # there is no such group, or its limit is "max"
-            sizes.append(int(Path(path).read_text()))
-    return min(sizes)
-
-
-def load_wake_policy(name: str) -> WakePolicy | None:
-    """The operator's wake policy, written MODULE:FUNCTION."""
-    if not name:
-        return None
-    module_name, _, function_name = name.partition(":")
-    if "" not in sys.path:
-        sys.path.insert(0, "")  # as `python -m` does: a policy may be in the current directory
-    try:
-        policy = getattr(import_module(module_name), function_name)
-    except Exception as error:  # whatever the operator's module raises
-        raise ConfigError(f"engine.wake_policy: cannot load {name}: {type(error).__name__}: {error}") from error
-    if not callable(policy):
-        raise ConfigError(f"engine.wake_policy: {name} is not a function")
-    return cast(WakePolicy, policy)
-
-
-def check_files(config: Config) -> list[str]:
-    """Problems with the files that a configuration names."""
-    from switchgear.access.access_file import read_access_file
-    from switchgear.net.connections.curve_keys import check_client_keys, load_server_keys
-    from switchgear.net.connections.tls import ServerTls
-
-    problems = []
-    checks: list[Callable[[], object]] = [lambda: load_wake_policy(config.engine.wake_policy)]
-    checks += [partial(check_database, path) for path in databases(config)]
-    if is_postgresql(config.store_url):
-        checks.append(lambda: connection_parameters(config.store_url, "store"))
-    if config.access.file:
-        checks.append(lambda: read_access_file(Path(config.access.file)))
-    checks += [
-        partial(ServerTls, url, has_identities=bool(config.access.file)) for url in config.listen if url.uses_tls
-    ]
-    if config.zeromq.curve_key_file:
-        checks.append(lambda: load_server_keys(config.zeromq))
-    if config.zeromq.curve_clients_dir:
-        checks.append(lambda: check_client_keys(config.zeromq))
-    for check in checks:
-        try:
-            check()
-        except ConfigError as error:
-            problems.append(str(error))
-    return problems
-
-
-def databases(config: Config) -> list[Path]:
-    """The files that a configuration names for jobs and the job log."""
-    urls = (config.store_url, config.joblog_url)
-    return [Path(url.removeprefix("sqlite:")) for url in urls if url.startswith("sqlite:")]
 
 
 async def cancel_all(tasks: Sequence[asyncio.Task[Any]]) -> None:

@@ -22,6 +22,7 @@ from switchgear.engine.functions import FunctionRegistry
 from switchgear.engine.graph_parts import GraphParts
 from switchgear.engine.handover import Handover
 from switchgear.engine.job_commands import JobCommands
+from switchgear.engine.key_distribution import KeyDistribution
 from switchgear.engine.limiters import Limiters
 from switchgear.engine.lost_starts import LostStarts
 from switchgear.engine.one_job_workers import OneJobRules, OneJobWorkers
@@ -240,7 +241,11 @@ class Parts:
 
     @cached_property
     def administration(self) -> Administration:
-        return Administration(self.state, self.sliced_work, self.queues, self.dispatcher)
+        return Administration(self.state, self.sliced_work, self.key_distribution, self.dispatcher)
+
+    @cached_property
+    def key_distribution(self) -> KeyDistribution:
+        return KeyDistribution(self.limiters, self.queues)
 
     @cached_property
     def restore(self) -> Restore:

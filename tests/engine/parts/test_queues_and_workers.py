@@ -149,7 +149,7 @@ def test_a_worker_with_credit_is_assigned_jobs_without_asking() -> None:
 def test_a_limit_leaves_jobs_in_their_queue_until_there_is_room() -> None:
     parts = Parts()
     function, worker = parts.function(), parts.worker()
-    parts.queues.use_policy(function, Policy(concurrency=1))
+    parts.key_distribution.use_policy(function, Policy(concurrency=1))
     first, second = parts.job(), parts.job()
     parts.dispatcher.enqueue(first)
     parts.dispatcher.enqueue(second)

@@ -1,4 +1,5 @@
-"""`PackedQueues`, `Limiters`, `UnsuccessfulJobs`, `CrossFunctionEdges`, `StuckFunctions` and `PayloadArrivals`."""
+"""`PackedQueues`, `Limiters`, `KeyDistribution`, `UnsuccessfulJobs`, `CrossFunctionEdges`, `StuckFunctions` and
+`PayloadArrivals`."""
 
 from __future__ import annotations
 
@@ -79,7 +80,7 @@ def test_a_function_without_limits_is_open_while_it_has_jobs() -> None:
 def test_concurrency_closes_a_function_until_a_job_ends() -> None:
     parts = Parts()
     function, worker = parts.function(), parts.registered()
-    parts.queues.use_policy(function, Policy(concurrency=1))
+    parts.key_distribution.use_policy(function, Policy(concurrency=1))
     first, second = parts.submit(), parts.submit()
     assert parts.dispatcher.take(worker) is first
     assert (parts.limiters.is_open(function), parts.limiters.room(function)) == (False, 0)
@@ -92,7 +93,7 @@ def test_concurrency_closes_a_function_until_a_job_ends() -> None:
 def test_a_rate_closes_a_function_until_a_token_comes() -> None:
     parts = Parts()
     function, worker = parts.function(), parts.registered()
-    parts.queues.use_policy(function, Policy(rate=(1, 1_000)))
+    parts.key_distribution.use_policy(function, Policy(rate=(1, 1_000)))
     parts.submit()
     parts.submit()
     parts.dispatcher.take(worker)
@@ -105,7 +106,7 @@ def test_a_rate_closes_a_function_until_a_token_comes() -> None:
 def test_keys_take_turns() -> None:
     parts = Parts()
     function, worker = parts.function(), parts.registered()
-    parts.queues.use_policy(function, Policy(fair=True))
+    parts.key_distribution.use_policy(function, Policy(fair=True))
     for key in (b"a", b"a", b"a", b"b"):
         parts.submit(key=key)
     taken = [parts.dispatcher.take(worker) for _ in range(4)]
@@ -114,6 +115,23 @@ def test_keys_take_turns() -> None:
     assert limiter is not None
     assert not any(limiter.order)
     assert NORMAL in range(len(limiter.order))
+
+
+def test_ready_jobs_move_to_the_queues_of_their_keys_in_steps_and_back() -> None:
+    parts = Parts()
+    function, worker = parts.function(), parts.registered()
+    jobs = [parts.submit(key=key) for key in (b"a", b"a", b"b")]
+    to_keys = parts.key_distribution.use_policy(function, Policy(fair=True))
+    limiter = function.limiter
+    assert limiter is not None
+    assert limiter.keyed_jobs == 0
+    for _ in to_keys:
+        pass
+    assert limiter.keyed_jobs == 3
+    for _ in parts.key_distribution.use_policy(function, Policy()):
+        pass
+    assert function.limiter is None
+    assert [parts.dispatcher.take(worker) for _ in range(3)] == jobs
 
 
 # --- UnsuccessfulJobs ---

@@ -16,12 +16,13 @@ from typing import Final
 
 from switchgear.numbers import whole_number
 
-__all__ = ["ServiceManager"]
+__all__ = ["MOST_SILENT_SECONDS", "ServiceManager"]
 
 log = logging.getLogger("switchgear")
 
 LONGEST_ADDRESS: Final = 107  # of a local socket, in bytes
 BEATS_PER_INTERVAL: Final = 2
+MOST_SILENT_SECONDS: Final = 60.0  # that it should wait before it gives a server up that starts or stops
 
 
 class ServiceManager:

@@ -1,4 +1,4 @@
-"""What the service does now and then, without a process around it."""
+"""Finished jobs are dropped when their retention has passed."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 
 from switchgear.config import Config
 from switchgear.model import SECOND_US
-from switchgear.net import service as service_module
-from switchgear.net.service import Service
+from switchgear.net import retention
+from switchgear.net.retention import drop_finished_jobs
 from switchgear.storage.base import Spare
 from tests.net.harness import ScriptedStore, in_turns, open_harness
 
@@ -29,12 +29,11 @@ class DroppingStore(ScriptedStore):
 
 @in_turns
 async def test_jobs_grow_old_in_a_server_that_nobody_talks_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service_module, "RETENTION_SECONDS", 0)
+    monkeypatch.setattr(retention, "SWEEP_SECONDS", 0)
     harness = await open_harness(store=DroppingStore())
-    service = Service(Config())
-    service.hub, service.engine, service.store = harness.hub, harness.engine, harness.store
+    storage = Config().storage
     harness.clock.advance(3 * 86_400)
     with pytest.raises(asyncio.CancelledError):
-        await service._retention()
-    keep_us = service.config.storage.keep_finished_seconds * SECOND_US
+        await drop_finished_jobs(harness.hub, lambda: storage)
+    keep_us = storage.keep_finished_seconds * SECOND_US
     assert cast(DroppingStore, harness.store).dropped_before_us == harness.clock.now_us() - keep_us
