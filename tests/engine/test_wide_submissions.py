@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from switchgear.engine.engine import SubmitOptions
-from switchgear.engine.submissions import LINKED_PER_SLICE
+from switchgear.engine.wide_submissions import LINKED_PER_SLICE
 from switchgear.errors import Refused
 from switchgear.model import (
     CANCELLED,

@@ -18,45 +18,19 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 
-from switchgear.engine.administration import Administration
-from switchgear.engine.attempts import Attempts
-from switchgear.engine.deadline_dispatch import DeadlineDispatch
-from switchgear.engine.deadlines import Deadlines
-from switchgear.engine.dependencies import Dependencies
-from switchgear.engine.dispatcher import Dispatcher
+from switchgear.engine.engine_parts import EngineParts
 from switchgear.engine.explain import ExplainParts, Reason, explain
 from switchgear.engine.flows import Flows
 from switchgear.engine.foreign_predecessors import ForeignPredecessors
-from switchgear.engine.functions import FunctionRegistry
-from switchgear.engine.graph_parts import GraphParts
-from switchgear.engine.graph_submission import NONE_RESERVED, GraphSubmission, JobTemplate
-from switchgear.engine.handover import Handover, LetGo
-from switchgear.engine.job_commands import JobCommands
-from switchgear.engine.key_distribution import KeyDistribution
-from switchgear.engine.limiters import Limiters
-from switchgear.engine.lost_starts import LostStarts
+from switchgear.engine.graph_submission import NONE_RESERVED, GraphSubmission
+from switchgear.engine.handover import LetGo
+from switchgear.engine.job_template import JobTemplate
 from switchgear.engine.one_job_workers import OneJobRules, OneJobWorkers
-from switchgear.engine.packed_queues import PackedQueues
-from switchgear.engine.payload_arrivals import PayloadArrivals
 from switchgear.engine.placement import Placement
-from switchgear.engine.ready_queues import ReadyQueues
-from switchgear.engine.requirements import Requirements
-from switchgear.engine.restore import Restore, Restoring
-from switchgear.engine.schedules import ScheduleRunner
-from switchgear.engine.sliced_work import SlicedWork
-from switchgear.engine.state import ALL_IDS, EngineSettings, EngineState, Observer
-from switchgear.engine.stuck import StuckFunctions
-from switchgear.engine.submissions import Submissions
+from switchgear.engine.restore import Restoring
+from switchgear.engine.state import ALL_IDS, EngineSettings, Observer
 from switchgear.engine.submit_options import SubmitOptions
-from switchgear.engine.subscriptions import JobSubscriptions
-from switchgear.engine.timers import Timers
-from switchgear.engine.transitions import Transitions
-from switchgear.engine.unique_keys import UniqueKeys
-from switchgear.engine.unsuccessful_jobs import UnsuccessfulJobs
-from switchgear.engine.wake_policy import PolicyCaller, WakePolicy
-from switchgear.engine.wakeups import Wakeups
-from switchgear.engine.worker_reports import WorkerReports
-from switchgear.engine.workers import WorkerRegistry
+from switchgear.engine.wake_policy import WakePolicy
 from switchgear.errors import Refused
 from switchgear.memory import FOR_WORKERS, MemoryAccount
 from switchgear.model import (
@@ -83,107 +57,37 @@ class Engine:
     """All jobs of a server, and the operations on them."""
 
     def __init__(self, settings: EngineSettings | None = None, observer: Observer | None = None) -> None:
-        state = self._state = EngineState(settings, observer)
-        deadlines = self.deadlines = Deadlines(state.memory)
-        timers = self._timers = Timers(state, deadlines)
-        sliced_work = self.sliced_work = SlicedWork()
-        packed = self.packed_queues = PackedQueues(state)
-        requirements = self.requirements = Requirements(state)
-        limiters = self.limiters = Limiters(state, deadlines, requirements, sliced_work)
-        queues = self.ready_queues = ReadyQueues(state, packed, limiters)
-        keys = UniqueKeys(state, deadlines, packed)
-        policy_caller = PolicyCaller(state, limiters, queues)
-        wakeups = self._wakeups = Wakeups(state, deadlines, limiters, queues, policy_caller, sliced_work)
-        functions = self._functions = FunctionRegistry(state, queues, wakeups)
-        lost_starts = self.lost_starts = LostStarts(state.memory)
-        attempts = self._attempts = Attempts(state, deadlines, limiters, keys, lost_starts, requirements)
-        dispatcher = self.dispatcher = Dispatcher(
-            state, deadlines, limiters, queues, wakeups, attempts, policy_caller, requirements
-        )
-        self.unsuccessful_jobs = UnsuccessfulJobs(state.memory)
-        dependencies = self.dependencies = Dependencies(state, deadlines, sliced_work, packed, self.unsuccessful_jobs)
-        transitions = self.transitions = Transitions(
-            state, deadlines, sliced_work, queues, keys, attempts, dispatcher, dependencies, requirements
-        )
-        self.payload_arrivals = PayloadArrivals(state, dispatcher, transitions)
-        self._stuck = StuckFunctions(sliced_work, dependencies, transitions)
-        workers = self._workers = WorkerRegistry(
-            state,
-            deadlines,
-            sliced_work,
-            functions,
-            wakeups,
-            attempts,
-            dispatcher,
-            transitions,
-            lost_starts,
-            requirements,
-        )
-        self._reports = WorkerReports(state, limiters, queues, attempts, dispatcher, transitions, packed, lost_starts)
-        self._commands = JobCommands(
-            state,
-            deadlines,
-            packed,
-            queues,
-            functions,
-            keys,
-            attempts,
-            dispatcher,
-            dependencies,
-            transitions,
-            requirements,
-        )
-        self._subscriptions = JobSubscriptions(state, sliced_work, transitions)
-        self._submissions = Submissions(
-            state,
-            deadlines,
-            packed,
-            queues,
-            functions,
-            keys,
-            dispatcher,
-            dependencies,
-            transitions,
-            self._subscriptions,
-            requirements,
-        )
-        self._graph_parts = GraphParts(
-            state, packed, self.unsuccessful_jobs, dependencies, self._submissions, self._commands, self._reports
-        )
-        schedules = self._schedules = ScheduleRunner(state, deadlines, packed, self._submissions)
-        self.key_distribution = KeyDistribution(limiters, queues)
-        self.administration = Administration(state, sliced_work, self.key_distribution, dispatcher)
-        foreign = ForeignPredecessors(state, packed, dependencies, transitions, self.unsuccessful_jobs)
-        handover = Handover(
-            state,
-            functions,
-            keys,
-            lost_starts,
-            attempts,
-            dispatcher,
-            dependencies,
-            transitions,
-            workers,
-            schedules,
-            foreign,
-        )
-        self._restore = Restore(
-            state, deadlines, packed, queues, keys, attempts, dispatcher, dependencies, transitions, handover, foreign
-        )
-        self.deadline_dispatch = DeadlineDispatch(
-            state,
-            deadlines,
-            sliced_work,
-            limiters,
-            keys,
-            wakeups,
-            attempts,
-            dispatcher,
-            transitions,
-            workers,
-            schedules,
-            timers,
-        )
+        parts = EngineParts(settings, observer)
+        self._state = parts.state
+        self.deadlines = parts.deadlines
+        self._timers = parts.timers
+        self.sliced_work = parts.sliced_work
+        self.packed_queues = parts.packed_queues
+        self.requirements = parts.requirements
+        self.limiters = parts.limiters
+        self.ready_queues = parts.ready_queues
+        self._wakeups = parts.wakeups
+        self._functions = parts.functions
+        self.lost_starts = parts.lost_starts
+        self._attempts = parts.attempts
+        self.dispatcher = parts.dispatcher
+        self.unsuccessful_jobs = parts.unsuccessful_jobs
+        self.dependencies = parts.dependencies
+        self.transitions = parts.transitions
+        self.payload_arrivals = parts.payload_arrivals
+        self._stuck = parts.stuck
+        self._workers = parts.workers
+        self._reports = parts.reports
+        self._commands = parts.commands
+        self._subscriptions = parts.subscriptions
+        self._submissions = parts.submissions
+        self._wide_submissions = parts.wide_submissions
+        self._graph_parts = parts.graph_parts
+        self._schedules = parts.schedules
+        self.key_distribution = parts.key_distribution
+        self.administration = parts.administration
+        self._restore = parts.restore
+        self.deadline_dispatch = parts.deadline_dispatch
 
     # --- state ---
 
@@ -505,7 +409,7 @@ class Engine:
         options: SubmitOptions,
     ) -> Generator[bool, None, Job]:
         """The same for a job of very many predecessors, none named twice: in slices, with False after each."""
-        return self._submissions.submit_wide(function_name, unique, payload, priority, delivery, subscriber, options)
+        return self._wide_submissions.submit(function_name, unique, payload, priority, delivery, subscriber, options)
 
     def borrow(self, job: Job, subscriber: Peer) -> None:
         """Enter a copy of a job of a foreign function for the workers here; see `switchgear.engine.placement`.

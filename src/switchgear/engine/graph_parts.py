@@ -10,6 +10,7 @@ from switchgear.engine.packed_queues import PackedQueues
 from switchgear.engine.state import EngineState
 from switchgear.engine.submissions import Submissions
 from switchgear.engine.unsuccessful_jobs import UnsuccessfulJobs
+from switchgear.engine.wide_submissions import WideSubmissions
 from switchgear.engine.worker_reports import WorkerReports
 
 __all__ = ["GraphParts"]
@@ -25,6 +26,7 @@ class GraphParts:
         unsuccessful: UnsuccessfulJobs,
         dependencies: Dependencies,
         submissions: Submissions,
+        wide_submissions: WideSubmissions,
         commands: JobCommands,
         reports: WorkerReports,
     ) -> None:
@@ -33,6 +35,7 @@ class GraphParts:
         self.unsuccessful = unsuccessful
         self.dependencies = dependencies
         self.submissions = submissions
+        self.wide_submissions = wide_submissions
         self.commands = commands
         self.reports = reports
         self.under_way = False  # a long graph is being submitted

@@ -21,7 +21,9 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Final, TypeAlias
 
+from switchgear.engine.graph_order import GraphOrder
 from switchgear.engine.graph_parts import GraphParts
+from switchgear.engine.job_template import JobTemplate
 from switchgear.engine.placement import is_foreign
 from switchgear.engine.submissions import QUEUE_IS_FULL
 from switchgear.engine.submit_options import SubmitOptions
@@ -39,12 +41,12 @@ from switchgear.model import (
     Peer,
     Worker,
 )
-from switchgear.model.job import EDGE_BYTES, JOB_BYTES, SUBSCRIPTION_BYTES
+from switchgear.model.job import EDGE_BYTES
 from switchgear.model.names import NameTable
 from switchgear.refusals import REFUSED_CONFLICT, REFUSED_FULL, REFUSED_RUNNING
 from switchgear.text import harmless
 
-__all__ = ["NONE_RESERVED", "GraphSubmission", "JobTemplate"]
+__all__ = ["NONE_RESERVED", "GraphSubmission"]
 
 # The first number of the jobs of a long graph, whose ids are not known yet.
 FIRST_PLANNED: Final = 1 << 60
@@ -57,23 +59,6 @@ MOST_LINKED_AT_ONCE: Final = 1_000
 LINKED_PER_STEP: Final = 20
 # The memory limit is checked after this many jobs while a graph is described.
 JOBS_BETWEEN_LOOKS: Final = 1_000
-
-
-class JobTemplate:
-    """Options that several jobs of a graph share."""
-
-    __slots__ = ("count", "delivery", "entry_bytes", "function", "options", "priority", "subscriber")
-
-    def __init__(
-        self, function: Function, options: SubmitOptions, priority: int, delivery: int, subscriber: Peer | None
-    ) -> None:
-        self.function = function
-        self.options = options  # name, predecessors and edges differ between jobs, and are set when a job is submitted
-        self.priority = priority
-        self.delivery = delivery
-        self.subscriber = subscriber
-        self.count = 0  # number of jobs
-        self.entry_bytes = JOB_BYTES + options.held_bytes() + (SUBSCRIPTION_BYTES if subscriber is not None else 0)
 
 
 NewJob: TypeAlias = tuple[bytes, bytes, JobTemplate, Sequence[int]]
@@ -411,11 +396,11 @@ class GraphSubmission:
         Only a job that existed before, or was named twice, can close a cycle; so this is seldom needed.
         """
         first_id = self._first_id
-        order: list[int] = []
-        settled: set[int] = set()
+        graph_order = GraphOrder(self._blockers, self._label)
         new_ids = range(first_id, first_id + len(self._new))
         for job_id in chain(tuple(self._more), tuple(self.retried), new_ids):
-            yield from self._visit(job_id, settled, order)
+            yield from graph_order.visit(job_id)
+        order = graph_order.jobs
         actual = self._sorted
         for job_id in order:
             if job_id >= first_id:
@@ -431,28 +416,6 @@ class GraphSubmission:
         self._edges = {actual[job_id]: edges for job_id, edges in self._edges.items()}
         for job_id, ids in self._more.items():
             self._more[job_id] = [actual.get(other, other) for other in ids]
-            yield
-
-    def _visit(self, start: int, settled: set[int], order: list[int]) -> Iterator[None]:
-        """Visit the predecessors of a job; in `order` each visited job follows all its predecessors."""
-        path = [start]
-        on_path = {start}
-        branches = [iter(self._blockers(start))] if start not in settled else []
-        while branches:
-            above = next(branches[-1], None)
-            if above is None:
-                branches.pop()
-                done = path.pop()
-                on_path.discard(done)
-                settled.add(done)
-                order.append(done)
-            elif above in on_path:
-                cycle = path[path.index(above) :]
-                raise CycleRefused([self._label(job_id) for job_id in (*cycle, above)])
-            elif above not in settled:
-                path.append(above)
-                on_path.add(above)
-                branches.append(iter(self._blockers(above)))
             yield
 
     def _blockers(self, job_id: int) -> list[int]:
@@ -589,7 +552,7 @@ class GraphSubmission:
         options = template.options
         options.predecessors = tuple(predecessors)
         submissions = self._parts.submissions
-        job = submissions.new_wide_job(
+        job = self._parts.wide_submissions.new_job(
             template.function,
             payload,
             template.priority,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from typing import Final
 
 from switchgear.engine.deadlines import DeadlineKind, Deadlines
@@ -43,9 +42,6 @@ __all__ = ["QUEUE_IS_FULL", "Submissions"]
 # them up, however often the server is restarted.
 MOST_UNUSED_IDS: Final = 10**10
 QUEUE_IS_FULL: Final = "Job queue is full"
-
-# So many edges take about as long as to submit a hundred jobs.
-LINKED_PER_SLICE: Final = 200
 
 NO_OPTIONS: Final = SubmitOptions()
 # The options that a job has under the same name.
@@ -123,8 +119,8 @@ class Submissions:
         function = state.functions.get(function_name)
         if function is None:
             function = self._functions.named(function_name)
-        has_key = len(unique) > 0  # compiled, whether bytes are true takes longer to find out
-        if has_key:
+        replaces = False
+        if len(unique):  # compiled, whether bytes are true takes longer to find out
             holder = function.uniques.get(unique)
             if holder is None and function.packed_keys:
                 holder = self._packed.holder(function, unique)
@@ -133,6 +129,7 @@ class Submissions:
                     self._join(holder, delivery, subscriber, options)
                     return holder
                 self._replace(holder, priority, options)
+                replaces = True
         limit = function.limits[priority % URGENT]  # an urgent job counts as one of high priority
         if (limit and function.total >= limit) or (
             state.settings.jobs and self._packed.unfinished_count() >= state.settings.jobs
@@ -140,27 +137,34 @@ class Submissions:
             if state.placement is not None and is_foreign(function):
                 return state.placement.submit(function, unique, payload, priority, delivery, subscriber, options)
             raise Refused(REFUSED_FULL, QUEUE_IS_FULL)
-        job_id = state.next_job_id
-        job = Job(job_id, function, unique, payload, priority, delivery, state.now_us)
+        job = Job(state.next_job_id, function, unique, payload, priority, delivery, state.now_us)
         if state.speaker is not None:
             job.source = state.speaker.source
         if options is not None:
             if options.job_id:
                 job = self._with_reserved_id(job, options)
-                job_id = job.id
             self._apply(job, options)
-        if job_id == state.next_job_id:
-            state.next_job_id = job_id + 1
         if job.history is not None:
             entry_bytes += MOVE_BYTES
-            held_bytes += MOVE_BYTES
         job.entry_bytes = entry_bytes
-        memory.job_bytes += held_bytes
+        if replaces:
+            job.irrevocable = True  # the job that it replaces is gone
+        self._enter_new(job, subscriber)
+        return job
+
+    def _enter_new(self, job: Job, subscriber: Peer | None) -> None:
+        """Enter a new job into the tables, and offer it if it is ready."""
+        state = self._state
+        function = job.function
+        job_id = job.id
+        delivery = job.delivery
+        if job_id == state.next_job_id:
+            state.next_job_id = job_id + 1
+        payload = job.payload
+        state.memory.job_bytes += job.entry_bytes + (0 if payload is None else len(payload))
         state.jobs.add(job)
-        if has_key:
-            function.uniques[unique] = job
-            if holder is not None:
-                job.irrevocable = True  # the job that it replaces is gone
+        if len(job.unique):
+            function.uniques[job.unique] = job
         function.total += 1
         function.submitted += 1
         if subscriber is not None:
@@ -174,7 +178,6 @@ class Submissions:
             state.promise(job)  # last: the next output to the submitter is the answer
         elif job_id >= state.stored_ids:
             state.concern_speaker()
-        return job
 
     def submit_checked(
         self,
@@ -234,72 +237,8 @@ class Submissions:
             job.moves = [Cause.SUBMITTED_EARLY, state.now_us]
         return job
 
-    def submit_wide(
-        self,
-        function_name: bytes,
-        unique: bytes,
-        payload: bytes,
-        priority: int,
-        delivery: int,
-        subscriber: Peer | None,
-        options: SubmitOptions,
-    ) -> Generator[bool, None, Job]:
-        """The same for a job of very many predecessors, none of which is named twice: in slices.
-
-        Gives False after each part, and returns the job.  Other commands come in between.  The job is in no table until
-        it is linked to all its predecessors; whether it can be taken is decided then, and if it cannot, or joins
-        another, its edges are removed again.
-        """
-        submission = (function_name, unique, payload, priority, delivery, subscriber, options)
-        function = self._state.functions.get(function_name)
-        if options.job_id or (unique and function is not None and self._packed.has_holder(function, unique)):
-            return self.submit(*submission)
-        if self._state.refusal is None and self._state.memory.has_room(options.held_bytes()):
-            function = self._functions.named(function_name)
-            if is_foreign(function):
-                return self.submit(*submission)
-            job = self.new_wide_job(function, payload, priority, delivery, options, unique)
-            try:
-                for start in range(0, len(options.predecessors), LINKED_PER_SLICE):
-                    self._dependencies.link_some(job, start, start + LINKED_PER_SLICE)
-                    yield False
-                if not function.dropped:  # as one that nobody used, to make room for others
-                    options.job_id = job.id
-                    options.linked = job
-                return self.submit(*submission)
-            finally:
-                options.linked = None
-                self._dependencies.give_up_linking(job)
-        return self.submit(*submission)  # which refuses it
-
-    def new_wide_job(
-        self,
-        function: Function,
-        payload: bytes,
-        priority: int,
-        delivery: int,
-        options: SubmitOptions,
-        unique: bytes = b"",
-        reserved_id: int = 0,
-        below_id: int = 0,
-    ) -> Job:
-        """A job of very many predecessors, with an id and in no table, to be linked to them in portions."""
-        state = self._state
-        job = Job(reserved_id or state.next_job_id, function, unique, payload, priority, delivery, state.now_us)
-        if not reserved_id:
-            state.next_job_id += 1
-        elif state.next_job_id != below_id:
-            self._queues.rank_last(job)
-        job.source = state.source
-        job.has_details = True
-        job.predecessors = options.predecessors
-        if options.edges and has_policies(options.edges):
-            job.edges = options.edges
-        self._dependencies.begin_linking(job)
-        return job
-
     def submit_linked(self, job: Job, options: SubmitOptions, subscriber: Peer | None, is_long: bool) -> None:
-        """Submit such a job after it was linked to all predecessors."""
+        """Submit a job of very many predecessors after it was linked to all of them; see `WideSubmissions`."""
         options.predecessors = ()
         options.edges = b""
         self._apply(job, options, is_waiting=self._dependencies.end_linking(job))

@@ -37,7 +37,7 @@ class SubmitOptions:
     label: bytes = b""  # what people see beside the function
     trace: bytes = b""  # its traceparent; see switchgear.trace_context
     schedule: bytes = b""  # the schedule that makes the job
-    linked: Job | None = None  # the job, if it is linked to its predecessors already; see `Submissions.submit_wide`
+    linked: Job | None = None  # the job, if it is linked to its predecessors already; see `WideSubmissions`
     # Shared by all jobs that are submitted with this object, which has no other options then.
     details: Details | None = None
 

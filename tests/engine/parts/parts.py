@@ -45,6 +45,7 @@ from switchgear.engine.unique_keys import UniqueKeys
 from switchgear.engine.unsuccessful_jobs import UnsuccessfulJobs
 from switchgear.engine.wake_policy import PolicyCaller
 from switchgear.engine.wakeups import Wakeups
+from switchgear.engine.wide_submissions import WideSubmissions
 from switchgear.engine.worker_reports import WorkerReports
 from switchgear.engine.workers import WorkerRegistry
 from switchgear.model import NORMAL, Delivery, Function, Job, Peer, Worker
@@ -224,6 +225,12 @@ class Parts:
         )
 
     @cached_property
+    def wide_submissions(self) -> WideSubmissions:
+        return WideSubmissions(
+            self.state, self.packed, self.queues, self.functions, self.dependencies, self.submissions
+        )
+
+    @cached_property
     def graph_parts(self) -> GraphParts:
         return GraphParts(
             self.state,
@@ -231,6 +238,7 @@ class Parts:
             self.unsuccessful,
             self.dependencies,
             self.submissions,
+            self.wide_submissions,
             self.commands,
             self.reports,
         )

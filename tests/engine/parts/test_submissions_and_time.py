@@ -1,4 +1,5 @@
-"""`Submissions`, `JobCommands`, `GraphParts`, `ScheduleRunner`, `Administration`, `Restore` and `DeadlineDispatch`."""
+"""`Submissions`, `WideSubmissions`, `JobCommands`, `GraphParts`, `ScheduleRunner`, `Administration`, `Restore` and
+`DeadlineDispatch`."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ import pytest
 from switchgear.engine.engine import GraphSubmission
 from switchgear.engine.sliced_work import SlicedKind
 from switchgear.engine.submit_options import SubmitOptions
+from switchgear.engine.wide_submissions import LINKED_PER_SLICE
 from switchgear.errors import CycleRefused, Refused
 from switchgear.model import (
     CANCELLED,
@@ -130,6 +132,22 @@ def test_a_running_job_that_waits_for_more_is_taken_from_its_worker() -> None:
     assert (state_of(job), heard(worker)) == (WAITING, [("revoke", worker.id, job.id)])
     with pytest.raises(CycleRefused):
         parts.commands.add_predecessors(other, (job.id,), b"", is_checked=False)
+
+
+# --- WideSubmissions ---
+
+
+def test_a_wide_job_is_in_no_table_before_it_is_linked_to_all_its_predecessors() -> None:
+    parts = Parts()
+    before = tuple(parts.submit().id for _ in range(LINKED_PER_SLICE + 1))
+    options = SubmitOptions(predecessors=before)
+    steps = parts.wide_submissions.submit(b"sum", b"", b"", NORMAL, Delivery.HANDLE, None, options)
+    assert [next(steps), next(steps)] == [False, False]
+    assert len(parts.state.jobs) == len(before)
+    with pytest.raises(StopIteration) as stop:
+        next(steps)
+    job = stop.value.value
+    assert (job.state, job.predecessors, parts.state.jobs.get(job.id)) == (WAITING, before, job)
 
 
 # --- GraphParts, with a GraphSubmission ---
