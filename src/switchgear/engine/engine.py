@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 
 from switchgear.engine.administration import Administration
+from switchgear.engine.adopted_runs import AdoptedRuns
 from switchgear.engine.attempts import Attempts
 from switchgear.engine.deadline_dispatch import DeadlineDispatch
 from switchgear.engine.deadlines import Deadlines
@@ -118,7 +119,12 @@ class Engine:
             lost_starts,
             requirements,
         )
-        self._reports = WorkerReports(state, limiters, queues, attempts, dispatcher, transitions, packed, lost_starts)
+        adopted_runs = AdoptedRuns(
+            state, timers, limiters, keys, attempts, dispatcher, transitions, workers, requirements
+        )
+        self._reports = WorkerReports(
+            state, limiters, queues, attempts, dispatcher, transitions, packed, lost_starts, adopted_runs
+        )
         self._commands = JobCommands(
             state,
             deadlines,
@@ -166,7 +172,18 @@ class Engine:
             foreign,
         )
         self._restore = Restore(
-            state, deadlines, packed, queues, keys, attempts, dispatcher, dependencies, transitions, handover, foreign
+            state,
+            deadlines,
+            packed,
+            queues,
+            keys,
+            attempts,
+            dispatcher,
+            dependencies,
+            transitions,
+            handover,
+            foreign,
+            adopted_runs,
         )
         self.deadline_dispatch = DeadlineDispatch(
             state,
@@ -876,12 +893,17 @@ class Engine:
         """
         return self.dispatcher.take_back_credit(worker, credit)
 
-    def resume_attempt(self, worker: Worker, job_id: int, attempt: int) -> Job | None:
+    def resume_attempt(self, worker: Worker, job_id: int, attempt: int, start_number: int = 0) -> Job | None:
         """Give a job back to a worker that lost its connection and still runs this attempt (`Job.attempts`).
 
         Returns None if another attempt has begun, or the job may not run any more.
         """
-        return self._reports.resumed_starts.resume(worker, job_id, attempt)
+        return self._reports.resumed_starts.resume(worker, job_id, attempt, start_number)
+
+    @property
+    def adopted_runs(self) -> AdoptedRuns:
+        """Runs that were begun under another engine, which had their functions before."""
+        return self._restore.adopted_runs
 
     def is_last_attempt(self, job: Job) -> bool:
         """Whether the job is dead if its worker is lost in this attempt."""
@@ -1119,10 +1141,15 @@ class Engine:
         unsuccessful_names: dict[int, bytes] | None = None,
         *,
         has_all_unsuccessful: bool = True,
+        claimable_us: int = 0,
     ) -> Restoring:
-        """The same for an owner that has to wait for the plain jobs, and has other things to do meanwhile."""
+        """The same for an owner that has to wait for the plain jobs, and has other things to do meanwhile.
+
+        With `claimable_us`, running jobs stay as they are for so long, and the workers that have them may claim them
+        (`resume_attempt`); see `switchgear.engine.adopted_runs`.
+        """
         self.unsuccessful_jobs.restore(unsuccessful, unsuccessful_names or {}, is_complete=has_all_unsuccessful)
-        yield from self._restore.restore(jobs, next_job_id, held)
+        yield from self._restore.restore(jobs, next_job_id, held, claimable_us)
         self._schedules.restore(schedules)
         self.deadline_dispatch.advance(self._state.now_us)  # deadlines that passed while the server was down
 
