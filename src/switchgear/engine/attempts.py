@@ -128,6 +128,12 @@ class Attempts:
             self._limit(job, timeout_us)  # the first deadline has already come up
             job.unsent = False
 
+    def limit_again(self, job: Job) -> None:
+        """Set the limit that the submitter has set for a run that was begun under another engine."""
+        self._limit(job, max(0, job.taken_us + job.timeout_us - self._state.now_us))
+        if job.unsent:
+            job.unsent = False
+
     def limit_reached(self, job: Job, at_us: int) -> bool:
         """Handle the deadline of a time limit; returns whether the attempt has really run too long."""
         if job.run_until_us > at_us:  # renewed meanwhile; if the new end has passed too, its deadline comes next
@@ -244,10 +250,15 @@ class Attempts:
             if job.schedule and not job.kept:
                 return True
             if job.crash_limit >= 0:
-                return job.crash_limit > 0
+                return job.crash_limit > 0 or self._is_counted_by_next_owner(job)
             if job.attempts_limit >= 0:
-                return job.attempts_limit > 0
-        return self._state.settings.attempts > 0
+                return job.attempts_limit > 0 or self._is_counted_by_next_owner(job)
+        return self._state.settings.attempts > 0 or self._is_counted_by_next_owner(job)
+
+    def _is_counted_by_next_owner(self, job: Job) -> bool:
+        """Whether another engine that takes the function over has to know of this run, which may go on at a worker that
+        is connected elsewhere: it counts for the limits."""
+        return self._state.placement is not None and job.function.limiter is not None
 
     def _is_stored_with_submission(self, job: Job) -> bool:
         """Whether the first commit that has this job has this start, too.
@@ -257,7 +268,9 @@ class Attempts:
         `next_job_id`; such submissions are repeated until they are stored.
         """
         state = self._state
-        return state.batch_ids <= job.id < state.next_job_id and not job.kept and not job.schedule
+        if not state.batch_ids <= job.id < state.next_job_id or job.kept or job.schedule:
+            return False
+        return state.placement is None or job.function.limiter is None  # see `_is_counted_by_next_owner`
 
     def are_spent(self, job: Job) -> bool:
         """Whether the job must not be started again, if this run counts as an attempt."""

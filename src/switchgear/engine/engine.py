@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 
+from switchgear.engine.adopted_runs import AdoptedRuns
 from switchgear.engine.engine_parts import EngineParts
 from switchgear.engine.explain import ExplainParts, Reason, explain
 from switchgear.engine.flows import Flows
@@ -782,12 +783,17 @@ class Engine:
         """
         return self.dispatcher.take_back_credit(worker, credit)
 
-    def resume_attempt(self, worker: Worker, job_id: int, attempt: int) -> Job | None:
+    def resume_attempt(self, worker: Worker, job_id: int, attempt: int, start_number: int = 0) -> Job | None:
         """Give a job back to a worker that lost its connection and still runs this attempt (`Job.attempts`).
 
         Returns None if another attempt has begun, or the job may not run any more.
         """
-        return self._reports.resumed_starts.resume(worker, job_id, attempt)
+        return self._reports.resumed_starts.resume(worker, job_id, attempt, start_number)
+
+    @property
+    def adopted_runs(self) -> AdoptedRuns:
+        """Runs that were begun under another engine, which had their functions before."""
+        return self._restore.adopted_runs
 
     def is_last_attempt(self, job: Job) -> bool:
         """Whether the job is dead if its worker is lost in this attempt."""
@@ -1025,10 +1031,15 @@ class Engine:
         unsuccessful_names: dict[int, bytes] | None = None,
         *,
         has_all_unsuccessful: bool = True,
+        claimable_us: int = 0,
     ) -> Restoring:
-        """The same for an owner that has to wait for the plain jobs, and has other things to do meanwhile."""
+        """The same for an owner that has to wait for the plain jobs, and has other things to do meanwhile.
+
+        With `claimable_us`, running jobs stay as they are for so long, and the workers that have them may claim them
+        (`resume_attempt`); see `switchgear.engine.adopted_runs`.
+        """
         self.unsuccessful_jobs.restore(unsuccessful, unsuccessful_names or {}, is_complete=has_all_unsuccessful)
-        yield from self._restore.restore(jobs, next_job_id, held)
+        yield from self._restore.restore(jobs, next_job_id, held, claimable_us)
         self._schedules.restore(schedules)
         self.deadline_dispatch.advance(self._state.now_us)  # deadlines that passed while the server was down
 

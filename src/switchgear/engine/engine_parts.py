@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from switchgear.engine.administration import Administration
+from switchgear.engine.adopted_runs import AdoptedRuns
 from switchgear.engine.attempts import Attempts
 from switchgear.engine.deadline_dispatch import DeadlineDispatch
 from switchgear.engine.deadlines import Deadlines
@@ -80,7 +81,12 @@ class EngineParts:
             lost_starts,
             requirements,
         )
-        self.reports = WorkerReports(state, limiters, queues, attempts, dispatcher, transitions, packed, lost_starts)
+        adopted_runs = AdoptedRuns(
+            state, timers, limiters, keys, attempts, dispatcher, transitions, workers, requirements
+        )
+        self.reports = WorkerReports(
+            state, limiters, queues, attempts, dispatcher, transitions, packed, lost_starts, adopted_runs
+        )
         self.commands = JobCommands(
             state,
             deadlines,
@@ -130,7 +136,18 @@ class EngineParts:
             foreign,
         )
         self.restore = Restore(
-            state, deadlines, packed, queues, keys, attempts, dispatcher, dependencies, transitions, handover, foreign
+            state,
+            deadlines,
+            packed,
+            queues,
+            keys,
+            attempts,
+            dispatcher,
+            dependencies,
+            transitions,
+            handover,
+            foreign,
+            adopted_runs,
         )
         self.deadline_dispatch = DeadlineDispatch(
             state,

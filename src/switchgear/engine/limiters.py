@@ -316,6 +316,19 @@ class Limiters:
                 key_queue.full_at = spent(key_queue.full_at, policy.key_rate, now_us)
             self.review(limiter, key_queue)
 
+    def count_run(self, job: Job) -> None:
+        """Count a run that goes on at this worker. It was started elsewhere, or earlier, so it takes no token."""
+        limiter = job.function.limiter
+        assert limiter is not None
+        assert job.worker is not None
+        if limiter.requiring:
+            self._requirements.begin_use(job.worker, job)
+        if limiter.key_queues is not None:
+            key_queue = self.key_queue_of(limiter, limiter, job.key)
+            if job.worker.id not in limiter.uncounted_workers:
+                key_queue.running += 1
+            self.review(limiter, key_queue)
+
     def count_end(self, job: Job, worker: Worker) -> None:
         """Count the end of a run. `Dispatcher.offer_room` then offers other jobs."""
         limiter = job.function.limiter

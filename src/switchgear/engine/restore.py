@@ -10,6 +10,7 @@ from bisect import bisect_left
 from collections.abc import Generator, Sequence
 from typing import Final, TypeAlias
 
+from switchgear.engine.adopted_runs import AdoptedRuns
 from switchgear.engine.attempts import Attempts
 from switchgear.engine.deadlines import DeadlineKind, Deadlines
 from switchgear.engine.dependencies import ERROR, Dependencies
@@ -33,6 +34,7 @@ from switchgear.model import (
     PackedSegment,
     PlainJob,
     SegmentedQueue,
+    Worker,
 )
 from switchgear.model.job import RANKS_BETWEEN, place_of
 from switchgear.model.segments import FIRST_REVISION
@@ -66,7 +68,9 @@ class Restore:
         transitions: Transitions,
         handover: Handover,
         foreign: ForeignPredecessors,
+        adopted_runs: AdoptedRuns,
     ) -> None:
+        self.adopted_runs = adopted_runs
         self.handover = handover  # the way back; `Engine` has as many attributes as it may have
         self.foreign = foreign
         self._state = state
@@ -75,13 +79,16 @@ class Restore:
         self._queues = queues
         self._keys = keys
         self._attempts = attempts
+        self._keeper: Worker | None = None  # of the runs that may be claimed
         self._dispatcher = dispatcher
         self._dependencies = dependencies
         self._transitions = transitions
 
-    def restore(self, jobs: list[Job], next_job_id: int, held: Sequence[Job]) -> Restoring:
+    def restore(self, jobs: list[Job], next_job_id: int, held: Sequence[Job], claimable_us: int = 0) -> Restoring:
         """Restore these jobs, and register those that ended without success. See `Engine.restore_in_portions`."""
         state = self._state
+        if claimable_us and any(job.state is RUNNING for job in jobs):
+            self._keeper = self.adopted_runs.begin(claimable_us)
         state.next_job_id = max(state.next_job_id, next_job_id)
         state.batch_ids = state.next_job_id
         for number, job in enumerate(jobs):
@@ -100,6 +107,7 @@ class Restore:
             self._keys.hold_again(job)
         self._queues.remember_ranks(jobs)
         waiting = yield from self._enqueue_all(sorted(jobs, key=place_of))
+        self._keeper = None
         unblocked: list[Job] = []
         for number, job in enumerate(waiting):  # now that all possible predecessors are known
             if number % JOBS_PER_STEP == 0:
@@ -135,10 +143,12 @@ class Restore:
                 self._arrive(rows[:count], arrived)
                 rows = rows[count:] or (yield True)
             self._enqueue_arrived(job.function, job.priority, arrived)
-            if job.state is RUNNING:
+            if job.state is RUNNING and self._keeper is not None and self._keeper.alive:
+                self.adopted_runs.keep(job, self._keeper)
+            elif job.state is RUNNING:
                 job.function.running += 1
                 self._attempts.detach(job)
-                self._transitions.requeue(job, Cause.SERVER_LOST)
+                self._transitions.requeue(job, Cause.SERVER_LOST, is_restored=True)
             else:
                 self._dispatcher.enqueue(job)
         while rows is not None:

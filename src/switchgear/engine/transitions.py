@@ -177,7 +177,7 @@ class Transitions:
                 self.unblock([job])
             yield
 
-    def requeue(self, job: Job, cause: Cause, *, goes_last: bool = False) -> None:
+    def requeue(self, job: Job, cause: Cause, *, goes_last: bool = False, is_restored: bool = False) -> None:
         """Return a running job that its worker no longer has to its queue, unless it is dead or abandoned."""
         state = self._state
         if job.delivery == Delivery.WAIT and not job.subscribers:
@@ -201,8 +201,8 @@ class Transitions:
         state.observer.job_requeued(job, cause)  # before another worker is given it
         if goes_last:
             self._dispatcher.enqueue_last(job)
-        elif cause is Cause.SERVER_LOST:
-            self._dispatcher.enqueue(job)  # at the place from which it was taken
+        elif is_restored:  # in the order of places
+            self._dispatcher.enqueue(job)
         else:
             self._dispatcher.enqueue_again(job)
         self._dispatcher.offer_room(job.function)

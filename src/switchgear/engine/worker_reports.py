@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from switchgear.engine.adopted_runs import AdoptedRuns
 from switchgear.engine.attempts import Attempts
 from switchgear.engine.dispatcher import Dispatcher
 from switchgear.engine.limiters import Limiters
 from switchgear.engine.lost_starts import LostStarts
 from switchgear.engine.packed_queues import PackedQueues
-from switchgear.engine.placement import is_foreign
+from switchgear.engine.placement import is_copy
 from switchgear.engine.ready_queues import ReadyQueues
 from switchgear.engine.resumed_starts import ResumedStarts
 from switchgear.engine.state import EngineState
@@ -50,6 +51,7 @@ class WorkerReports:
         transitions: Transitions,
         packed: PackedQueues,
         lost_starts: LostStarts,
+        adopted_runs: AdoptedRuns,
     ) -> None:
         self._packed = packed
         self._lost_starts = lost_starts
@@ -59,7 +61,7 @@ class WorkerReports:
         self._attempts = attempts
         self._dispatcher = dispatcher
         self._transitions = transitions
-        self.resumed_starts = ResumedStarts(state, limiters, queues, attempts, packed)
+        self.resumed_starts = ResumedStarts(state, limiters, queues, attempts, packed, adopted_runs)
 
     def complete(self, worker: Worker, job_id: int, result: bytes, start_number: int = 0) -> Job | None:
         """End a job as done, or return `None` if the worker does not hold that start of it; see `Engine.complete`."""
@@ -161,7 +163,7 @@ class WorkerReports:
         if job.worker is not worker:
             return self.fail(worker, job_id)
         placement = self._state.placement
-        if placement is not None and is_foreign(job.function):
+        if placement is not None and is_copy(job):
             placement.note_retry(job, delay_us, error, attempts_limit)
             return self.fail(worker, job_id, 1, error)
         job.has_details = True

@@ -137,13 +137,16 @@ class Hub(Context):
         self.changes.restored(snapshot.next_job_id, snapshot.jobs)
         await self._feed(snapshot)
 
-    async def adopt(self, snapshot: Snapshot) -> None:
-        """Restore jobs of other functions beside those that the engine has, in turns of their own."""
+    async def adopt(self, snapshot: Snapshot, claimable_us: int = 0) -> None:
+        """Restore jobs of other functions beside those that the engine has, in turns of their own.
+
+        Running ones may be claimed for so long by the workers that have them; see `Engine.restore_in_portions`.
+        """
         for job in snapshot.jobs:
             self.payloads.spill(job)
-        await self._feed(snapshot, in_turns=True)
+        await self._feed(snapshot, in_turns=True, claimable_us=claimable_us)
 
-    async def _feed(self, snapshot: Snapshot, *, in_turns: bool = False) -> None:
+    async def _feed(self, snapshot: Snapshot, *, in_turns: bool = False, claimable_us: int = 0) -> None:
         restoring = self.engine.restore_in_portions(
             snapshot.jobs,
             snapshot.unsuccessful,
@@ -152,6 +155,7 @@ class Hub(Context):
             snapshot.held,
             snapshot.unsuccessful_names,
             has_all_unsuccessful=snapshot.has_all_unsuccessful,
+            claimable_us=claimable_us,
         )
         plain = snapshot.plain
         try:

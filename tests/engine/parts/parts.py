@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from switchgear.engine.administration import Administration
+from switchgear.engine.adopted_runs import AdoptedRuns
 from switchgear.engine.attempts import Attempts
 from switchgear.engine.deadline_dispatch import DeadlineDispatch
 from switchgear.engine.deadlines import Deadline, DeadlineKind, Deadlines
@@ -176,6 +177,20 @@ class Parts:
         )
 
     @cached_property
+    def adopted_runs(self) -> AdoptedRuns:
+        return AdoptedRuns(
+            self.state,
+            self.timers,
+            self.limiters,
+            self.keys,
+            self.attempts,
+            self.dispatcher,
+            self.transitions,
+            self.workers,
+            self.requirements,
+        )
+
+    @cached_property
     def reports(self) -> WorkerReports:
         return WorkerReports(
             self.state,
@@ -186,11 +201,12 @@ class Parts:
             self.transitions,
             self.packed,
             self.lost_starts,
+            self.adopted_runs,
         )
 
     @cached_property
     def resumed_starts(self) -> ResumedStarts:
-        return ResumedStarts(self.state, self.limiters, self.queues, self.attempts, self.packed)
+        return ResumedStarts(self.state, self.limiters, self.queues, self.attempts, self.packed, self.adopted_runs)
 
     @cached_property
     def commands(self) -> JobCommands:
@@ -269,6 +285,7 @@ class Parts:
             self.transitions,
             self.handover,
             self.foreign,
+            self.adopted_runs,
         )
 
     @cached_property

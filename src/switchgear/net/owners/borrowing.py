@@ -5,6 +5,8 @@ The node tells each owner how many more jobs of a function it has idle workers f
 never stored; it requires what the job requires. What the worker reports about the copy goes to the owner, with the
 number of the start. A copy that no worker has begun within `WAIT_SECONDS` is given back: its worker has taken another
 job, and a worker of another node may be idle.
+
+If the owner is lost, the runs go on (`begun_runs`), and are claimed at the next owner.
 """
 
 from __future__ import annotations
@@ -16,11 +18,15 @@ from typing import Any, Final
 
 from switchgear.engine.placement import BORROWED, is_foreign
 from switchgear.errors import Refused
-from switchgear.model import CANCELLED, DONE, QUEUED_STATES, Delivery, Function, Job, Peer
+from switchgear.model import CANCELLED, DONE, QUEUED_STATES, Delivery, Function, Job, Peer, Worker
 from switchgear.net.hub import Hub
+from switchgear.net.owners.begun_runs import Borrowed, RunsWithoutOwner
 from switchgear.net.owners.messages import (
     OPTIONS,
+    AboutRuns,
     Assign,
+    Claimed,
+    ClaimsWanted,
     Data,
     Done,
     Failed,
@@ -29,10 +35,12 @@ from switchgear.net.owners.messages import (
     Offered,
     Progress,
     RetryWanted,
-    Revoke,
     Room,
+    RunMoves,
     Warn,
+    options_of,
 )
+from switchgear.net.owners.node_claims import RUN_OPTIONS
 from switchgear.net.owners.relay import Relay, RelayLink
 from switchgear.net.owners.worker_kinds import PLAIN, kinds_of
 
@@ -45,21 +53,6 @@ Place = tuple[bytes, bytes]  # a function and a kind of its workers
 Told = tuple[RelayLink, int, Offered | None]
 OUT_OF_DATE: Final = -2  # what an owner was told is to be told again
 NONE: Final[dict[int, Any]] = {}
-# The options of a job that matter where it runs.
-COPIED: Final = frozenset(("timeout_us", "reducer", "key", "requires", "label", "trace"))
-
-
-class Borrowed:
-    """A job of another node that this one has."""
-
-    __slots__ = ("copy", "kind", "link", "since_s", "start")
-
-    def __init__(self, link: RelayLink, copy: Job, start: int, kind: bytes, since_s: float) -> None:
-        self.link = link
-        self.copy = copy
-        self.start = start
-        self.kind = kind  # of the worker that the owner has given it to
-        self.since_s = since_s
 
 
 class Borrowing(Peer):
@@ -71,6 +64,7 @@ class Borrowing(Peer):
         self._engine = hub.engine
         self._relay = relay
         self._loop = asyncio.get_running_loop()
+        self.without_owner = RunsWithoutOwner(relay, self._drop_run)
         self._borrowed: dict[int, Borrowed] = {}
         self._waiting: dict[Place, dict[int, Borrowed]] = {}  # those that no worker may have begun yet
         self._begun: dict[Place, dict[int, Borrowed]] = {}  # those of workers with resources that were begun
@@ -118,6 +112,9 @@ class Borrowing(Peer):
             self._hub.begin_turn()
             for borrowed in late:
                 self._give_back(borrowed)
+        if self.without_owner.is_late(self._loop.time()):
+            self._hub.begin_turn()
+            self.without_owner.give_up(self._loop.time())
         self._offer()
 
     def offer_soon(self) -> None:
@@ -128,6 +125,7 @@ class Borrowing(Peer):
 
     def _offer(self) -> None:
         self._is_offer_due = False
+        self.without_owner.claim(self._loop.time())
         rooms: dict[Place, Told] = {}
         for function in self._engine.functions.values():
             if function.workers and is_foreign(function):
@@ -189,34 +187,42 @@ class Borrowing(Peer):
         if not is_foreign(function) or engine.has_job(message.id) or self.is_stopping:
             link.send(Give(message.id, message.start))
             return
-        copy = Job(
-            message.id,
-            function,
-            message.unique,
-            message.payload,
-            message.priority,
-            Delivery.WAIT,
-            message.created_us,
-        )
-        for name, value in zip(OPTIONS, message.details, strict=False):
-            if name in COPIED and value:
-                setattr(copy, name, value)
-        copy.origin = BORROWED
-        copy.has_details = True
-        borrowed = Borrowed(link, copy, message.start, message.kind, self._loop.time())
+        copy = self._copy(message, function)
+        borrowed = Borrowed(link, copy, message, self._loop.time())
         self._borrowed[copy.id] = self._waiting.setdefault(place, {})[copy.id] = borrowed
         self.count += 1
         engine.borrow(copy, self)
         self.offer_soon()
 
-    def revoked(self, message: Revoke) -> None:
-        """The owner does not want the result of a job any more."""
-        borrowed = self._borrowed.get(message.id)
-        if borrowed is not None:
-            self._give_back(borrowed)
+    def told_of_run(self, link: RelayLink, message: AboutRuns) -> None:
+        """Handle a message of an owner about a run."""
+        if isinstance(message, Assign):
+            self.assigned(link, message)
+        elif isinstance(message, ClaimsWanted):
+            for each in list(self._borrowed.values()):
+                partition = self._relay.partition_of(each.copy.function.name)
+                if each.link is not link and message.partitions >> partition & 1:
+                    self._owner_lost(each)
+            self.without_owner.claim_all(link, message.partitions, self._loop.time())
+        elif isinstance(message, Claimed):
+            self.without_owner.answered(link, message)
+        else:
+            borrowed = self._borrowed.get(message.id)
+            if borrowed is None or borrowed.link is not link:
+                return
+            if isinstance(message, RunMoves):
+                self._owner_lost(borrowed)
+            else:  # the owner does not want the result any more
+                self._give_back(borrowed)
 
     def _give_back(self, borrowed: Borrowed) -> None:
-        borrowed.link.send(Give(borrowed.copy.id, borrowed.start))
+        if borrowed.link is not None:
+            borrowed.link.send(Give(borrowed.copy.id, borrowed.start))
+        self._drop(borrowed)
+
+    def _drop_run(self, borrowed: Borrowed) -> None:
+        """The run was claimed in vain."""
+        self._hub.begin_turn()
         self._drop(borrowed)
 
     def _drop(self, borrowed: Borrowed) -> None:
@@ -229,6 +235,16 @@ class Borrowing(Peer):
             if worker is not None:
                 engine.complete(worker, copy.id, b"")  # frees the worker
 
+    def _owner_lost(self, borrowed: Borrowed) -> None:
+        """The owner is gone: another one may let the run go on, if there is one, and nothing of its result is lost."""
+        if borrowed.link is None:
+            return
+        if not borrowed.can_go_on or self.is_stopping:
+            self._drop(borrowed)
+        else:
+            borrowed.link = None
+            self.without_owner.add(borrowed, self._loop.time())
+
     def _forget(self, copy: Job) -> Borrowed | None:
         borrowed = self._borrowed.pop(copy.id, None)
         if borrowed is not None:
@@ -240,17 +256,72 @@ class Borrowing(Peer):
         return borrowed
 
     def link_lost(self, link: RelayLink) -> None:
-        """The owner has requeued what this node had borrowed of it."""
+        """The owner is gone, or has requeued what this node had borrowed of it."""
         for borrowed in [each for each in self._borrowed.values() if each.link is link]:
-            self._drop(borrowed)
+            self._owner_lost(borrowed)
+        self.without_owner.link_lost(link)
         self._told = {name: told for name, told in self._told.items() if told[0] is not link}
         for seen in [seen for seen in self._seen if seen[0] is link]:
             del self._seen[seen]
 
-    def drop_functions(self, is_concerned: Callable[[bytes], bool]) -> None:
-        """Drop the copies of functions that this node is going to own itself."""
+    def take_out(self, is_concerned: Callable[[bytes], bool]) -> list[Borrowed]:
+        """Remove the copies of functions that this node is going to own itself, and return those that workers of this
+        node run: they go on as its own jobs."""
+        runs = self.without_owner.take_ended(is_concerned)
         for borrowed in [each for each in self._borrowed.values() if is_concerned(each.copy.function.name)]:
-            self._give_back(borrowed)
+            if not borrowed.can_go_on:
+                self._give_back(borrowed)
+                continue
+            self._forget(borrowed.copy)
+            self.without_owner.forget(borrowed.copy.id)
+            borrowed.worker = self._engine.adopted_runs.take_out(borrowed.copy)
+            runs.append(borrowed)
+        return runs
+
+    def go_on(self, worker: Worker, job: Job) -> bool:
+        """Let a worker of this node go on with a job that is another node's from now on; False if that cannot be."""
+        engine = self._engine
+        if self.is_stopping or not worker.alive or job.collected_bytes:
+            return False
+        details = options_of(job, is_lent=True)
+        payload, start = job.payload or b"", job.start_number
+        assign = Assign(
+            job.id,
+            start,
+            job.function.name,
+            job.unique,
+            payload,
+            job.priority,
+            job.created_us,
+            job.timeout_us,
+            job.attempts,
+            details,
+            PLAIN,
+            job.delivery,
+        )
+        borrowed = Borrowed(None, self._copy(assign, engine.function_named(job.function.name)), assign, 0.0)
+        engine.adopted_runs.enter_copy(borrowed.copy, worker, self)
+        self._borrowed[job.id] = borrowed
+        self.without_owner.add(borrowed, self._loop.time())
+        return True
+
+    def _copy(self, assign: Assign, function: Function) -> Job:
+        copy = Job(
+            assign.id,
+            function,
+            assign.unique,
+            assign.payload,
+            assign.priority,
+            Delivery.WAIT,
+            assign.created_us,
+        )
+        for name, value in zip(OPTIONS, assign.details, strict=False):
+            if name in RUN_OPTIONS and value:
+                setattr(copy, name, value)
+        copy.origin = BORROWED
+        copy.has_details = True
+        copy.own_details().starts = assign.start  # workers name the start, also to the next owner
+        return copy
 
     # --- called by the engine, which must not be called back ---
 
@@ -258,17 +329,18 @@ class Borrowing(Peer):
         borrowed = self._borrowed.get(job.id)
         if borrowed is not None:
             figures = (job.numerator, job.denominator, job.time_left_s, job.progress_text, job.message)
-            borrowed.link.send(Progress(job.id, *figures))
+            borrowed.send(Progress(job.id, *figures))
 
     def job_data(self, job: Job, data: bytes) -> None:
         borrowed = self._borrowed.get(job.id)
         if borrowed is not None:
-            borrowed.link.send(Data(job.id, data))
+            borrowed.has_sent_data = True
+            borrowed.send(Data(job.id, data))
 
     def job_warning(self, job: Job, data: bytes) -> None:
         borrowed = self._borrowed.get(job.id)
         if borrowed is not None:
-            borrowed.link.send(Warn(job.id, data))
+            borrowed.send(Warn(job.id, data))
 
     def job_finished(self, job: Job) -> None:
         self.offer_soon()
@@ -277,17 +349,21 @@ class Borrowing(Peer):
         if borrowed is None:
             return
         self._ended[job.function.name, borrowed.kind] += 1
-        send, start = borrowed.link.send, borrowed.start
-        if retry is not None or not (job.is_dead or job.state is CANCELLED):
+        start = borrowed.start
+        is_report = retry is not None or not (job.is_dead or job.state is CANCELLED)
+        if is_report:
             # The worker has reported: whatever it is sent next says that the report is stored.
             self._relay.await_report(job, start, borrowed.link)
+        elif borrowed.link is None:
+            self.without_owner.forget(job.id)  # nobody claims it, so it is requeued
+            return
         if retry is not None:
-            send(RetryWanted(job.id, start, retry.delay_us, retry.error, retry.attempts_limit))
+            borrowed.send(RetryWanted(job.id, start, retry.delay_us, retry.error, retry.attempts_limit))
         elif job.state is DONE:
-            send(Done(job.id, start, job.result))
+            borrowed.send(Done(job.id, start, job.result))
         elif job.is_dead:
-            send(Lost(job.id, start))
+            borrowed.send(Lost(job.id, start))
         elif job.state is CANCELLED:
-            send(Give(job.id, start))
+            borrowed.send(Give(job.id, start))
         else:
-            send(Failed(job.id, start, job.result_code, job.error, job.result))
+            borrowed.send(Failed(job.id, start, job.result_code, job.error, job.result))

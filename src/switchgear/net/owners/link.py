@@ -18,11 +18,10 @@ from switchgear.net.owners.link_session import LinkSession, LinkTransport, RunVe
 from switchgear.net.owners.link_tls import LinkTls
 from switchgear.net.owners.messages import (
     AboutAwaited,
+    AboutRuns,
     Ask,
-    Assign,
     ChannelMessage,
     Message,
-    Revoke,
     Serves,
     VerbAnswer,
     decode_from_owner,
@@ -220,10 +219,8 @@ class NodeLink(LinkConnection):
         self._hub.begin_turn()
 
     def received(self, message: Any) -> None:
-        if isinstance(message, Assign):
-            self._borrowing.assigned(self, message)
-        elif isinstance(message, Revoke):
-            self._borrowing.revoked(message)
+        if isinstance(message, AboutRuns):
+            self._borrowing.told_of_run(self, message)
         elif isinstance(message, ChannelMessage):
             self._relay.channels.received(message)
         elif isinstance(message, AboutAwaited):

@@ -27,6 +27,7 @@ from switchgear.net.owners.messages import (
     AwaitedEnded,
     AwaitedRetried,
     AwaitNoMore,
+    Claim,
     Data,
     Done,
     End,
@@ -42,6 +43,7 @@ from switchgear.net.owners.messages import (
     RetryWanted,
     Revoke,
     Room,
+    RunMoves,
     Serves,
     SubmissionRefused,
     Submit,
@@ -52,6 +54,7 @@ from switchgear.net.owners.messages import (
     from_option_values,
     options_of,
 )
+from switchgear.net.owners.node_claims import NodeClaims
 from switchgear.net.owners.node_workers import NodeWorkers
 from switchgear.protocols.output import Output
 from switchgear.protocols.pending_read import Step, awaited
@@ -101,6 +104,7 @@ class LinkSession(Output):
         self._watched: dict[int, list[int]] = {}  # by job, the ids under which the node knows it
         self._job_of: dict[int, int] = {}  # by such an id
         self._workers = NodeWorkers(self.engine, self, node_name.encode(), relay.is_ours)
+        self.claims = NodeClaims(hub, relay, self._workers, self)
         self._is_closed = False
         self._submitted = 0
         self.awaited: set[int] = set()  # jobs for which jobs of the node wait
@@ -122,6 +126,7 @@ class LinkSession(Output):
             Await: self._on_await,
             AwaitNoMore: self._on_await_no_more,
             LookIntoInbox: self._on_look_into_inbox,
+            Claim: self.claims.receive,
         }
         relay.edges.sessions[self] = None
         if relay.served:
@@ -138,6 +143,7 @@ class LinkSession(Output):
     def closed(self) -> None:
         """The link is lost: the jobs that the node had borrowed go back to their queues."""
         self._is_closed = True
+        self.claims.closed()
         self._relay.channels.left(self)
         self._relay.edges.sessions.pop(self, None)
         self.awaited.clear()
@@ -185,6 +191,9 @@ class LinkSession(Output):
             return
         before, engine.speaker = engine.speaker, self
         try:
+            if not message.delivery:  # it may have been known only as a run
+                options = from_option_values(message.options, message.id)
+                engine.adopted_runs.complete_submission(job, message.payload, options)
             engine.promise(job)
         finally:
             engine.speaker = before
@@ -404,11 +413,16 @@ class LinkSession(Output):
                 job.attempts,
                 options_of(job, is_lent=True),
                 kind,
+                job.delivery,
             )
         )
 
     def revoke(self, worker: Worker, job: Job, cause: Cause) -> None:
         self.send(Revoke(job.id))
+
+    def run_moves(self, job: Job) -> None:
+        """Tell the node that a job which its worker runs has another owner from now on."""
+        self.send(RunMoves(job.id))
 
     def _on_done(self, message: Done) -> None:
         worker = self._workers.reporter(message.id)

@@ -24,6 +24,7 @@ from switchgear.model import Cause, Function
 from switchgear.net.cluster import EVERY_HOST, GONE_LEASES
 from switchgear.net.connections.tcp_listener import TcpListener
 from switchgear.net.hub import Hub
+from switchgear.net.owners.adopting import CLAIMABLE_US, Adopting
 from switchgear.net.owners.borrowing import Borrowing
 from switchgear.net.owners.channels import ClusterChannels
 from switchgear.net.owners.foreign_edges import ForeignEdges
@@ -115,6 +116,7 @@ class OwnersMember:
         self._hub: Hub
         self.relay: Relay
         self._borrowing: Borrowing
+        self._adopting: Adopting
         self._listener: LinkListener
 
     async def join(self, prefix: str) -> str:
@@ -143,6 +145,7 @@ class OwnersMember:
         hub.commits.output.owners = relay
         relay.on_answered = lambda: hub.soon(self._owners_answered)
         self._borrowing = Borrowing(hub, relay)
+        self._adopting = Adopting(hub, relay, self._store)
         self._secret = await self._store.shared_secret()
         self._listener = LinkListener(hub, relay, self.run_verb, self._node_id, self._secret, self.tls)
         host = self._host()
@@ -326,22 +329,22 @@ class OwnersMember:
         if self._is_leaving:
             return
         if taken:
-            await self._restore(lambda name: relay.partition_of(name) in taken)
+            await self._restore(lambda name: relay.partition_of(name) in taken, taken)
             relay.ready |= taken
             self._start_restored(f"{len(taken)} partitions claimed")
         absent = frozenset(relay.absent)
         if absent:
-            await self._restore(absent.__contains__)
+            await self._restore(absent.__contains__, {relay.partition_of(name) for name in absent})
             relay.absent -= absent
             self._start_restored(f"{len(absent)} functions placed here")
 
-    async def _restore(self, is_taken: Callable[[bytes], bool]) -> None:
-        """Restore the jobs of these functions beside those that this node has."""
+    async def _restore(self, is_taken: Callable[[bytes], bool], partitions: Collection[int]) -> None:
+        """Restore the jobs of these functions beside those that this node has, and let their runs go on."""
         hub, engine = self._hub, self._hub.engine
         self._restoring_since_s = time.monotonic()
         await self._new_ids()
         hub.begin_turn()
-        self._borrowing.drop_functions(is_taken)
+        own_runs = self._borrowing.take_out(is_taken)
         await self._store_changes()
         snapshot, limits = await self._store.load_functions(is_taken, engine.function_named, hub.clock.now_us())
         self._restored_jobs = len(snapshot.jobs)
@@ -351,9 +354,12 @@ class OwnersMember:
             restored[function] = function.paused
             function.paused = True  # until everything is there
         try:
-            await hub.adopt(snapshot)
+            await hub.adopt(snapshot, CLAIMABLE_US)
+            await self._adopting.own_runs(own_runs)
         except StorageError as error:  # some jobs are restored; a new process begins with none
             raise Fenced(f"the jobs of claimed partitions could not be restored: {error}") from error
+        others = [session.claims for session in self._listener.sessions() if session.node_name != self.name]
+        await self._adopting.collect_claims(others, partitions, is_taken)
         hub.begin_turn()
         usual = [engine.settings.jobs_per_function] * 3
         for function in self._functions(is_taken):
@@ -416,7 +422,10 @@ class OwnersMember:
             if worker.alive and not isinstance(worker.peer, LinkSession):
                 engine.can_do(worker, engine.function_named(function.name), timeouts.get((worker, function), 0))
         for worker, job in let_go.runs:
-            worker.peer.revoke(worker, job, Cause.TIMED_OUT)
+            if isinstance(worker.peer, LinkSession):
+                worker.peer.run_moves(job)
+            elif not self._borrowing.go_on(worker, job):
+                worker.peer.revoke(worker, job, Cause.TIMED_OUT)
         own = [(peer, job) for peer, job in let_go.subscriptions if not isinstance(peer, LinkSession)]
         for peer, job in let_go.subscriptions:
             if isinstance(peer, LinkSession):

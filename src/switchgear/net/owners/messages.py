@@ -16,8 +16,11 @@ from switchgear.engine.submit_options import SubmitOptions
 from switchgear.model import Job
 
 __all__ = [
+    "NOT_YET",
     "OPTIONS",
+    "REFUSED",
     "AboutAwaited",
+    "AboutRuns",
     "Accepted",
     "Ask",
     "Assign",
@@ -26,7 +29,11 @@ __all__ = [
     "Awaited",
     "AwaitedEnded",
     "AwaitedRetried",
+    "BegunRun",
     "ChannelMessage",
+    "Claim",
+    "Claimed",
+    "ClaimsWanted",
     "Data",
     "Done",
     "End",
@@ -42,6 +49,7 @@ __all__ = [
     "RetryWanted",
     "Revoke",
     "Room",
+    "RunMoves",
     "Serves",
     "SubmissionRefused",
     "Submit",
@@ -213,6 +221,28 @@ class LookIntoInbox(Message, tag=18):
     """Jobs were stored that the other node owns."""
 
 
+class BegunRun(msgspec.Struct, array_like=True):
+    """A run that was begun under an owner that is gone, or that the node has lost the link to."""
+
+    id: int
+    function: bytes
+    kind: bytes  # of the worker
+    start: int
+    attempt: int
+    delivery: int
+    unique: bytes
+    priority: int
+    created_us: int
+    details: list[Any]
+
+
+class Claim(Message, tag=19):
+    """Workers of this node still run these jobs. Of the partitions (a bit for each) it has no others."""
+
+    runs: list[BegunRun]
+    partitions: int
+
+
 # --- from the owner ---
 
 
@@ -263,6 +293,7 @@ class Assign(Message, tag=25):
     attempts: int
     details: list[Any]
     kind: bytes = b""  # of the worker that the owner has given it to
+    delivery: int = 1
 
 
 class Revoke(Message, tag=26):
@@ -322,11 +353,35 @@ class Serves(Message, tag=32):
     listeners: list[tuple[bytes, str, int]]
 
 
+class ClaimsWanted(Message, tag=36):
+    """This node has taken over these partitions (a bit for each): which of their jobs do workers of the node run?"""
+
+    partitions: int
+
+
+class Claimed(Message, tag=37):
+    """The answer to a claim of a run by its `start`: the run goes on, and has the number `new_start`."""
+
+    id: int
+    start: int
+    new_start: int  # REFUSED, or NOT_YET: to be asked again
+
+
+class RunMoves(Message, tag=38):
+    """The job has another owner from now on, and its run may go on there."""
+
+    id: int
+
+
+REFUSED: Final = 0
+NOT_YET: Final = -1
+
 Report = Done | Failed | Lost | Give | RetryWanted | Progress | Data | Warn
-ToOwner = Submit | Watch | Unwatch | Room | Report | Ask | Listen | Await | AwaitNoMore | LookIntoInbox
+ToOwner = Submit | Watch | Unwatch | Room | Report | Ask | Listen | Await | AwaitNoMore | LookIntoInbox | Claim
 OwnersAnswer = Serves | Accepted | SubmissionRefused | Moved | VerbAnswer | ChannelMessage | Reported
 AboutAwaited = Awaited | AwaitedEnded | AwaitedRetried
-FromOwner = OwnersAnswer | Progress | Data | Warn | End | Assign | Revoke | AboutAwaited
+AboutRuns = Assign | Revoke | ClaimsWanted | Claimed | RunMoves
+FromOwner = OwnersAnswer | Progress | Data | Warn | End | AboutRuns | AboutAwaited
 
 LENGTH: Final = BinaryStruct(">I")
 

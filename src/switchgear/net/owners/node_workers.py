@@ -99,6 +99,17 @@ class NodeWorkers:
         self._lent[job_id] = worker
         return place[1]
 
+    def claimant(self, place: Place) -> Worker | None:
+        """The worker of a kind that has a run of another owner; `None` if there is no room for one more."""
+        worker = self._workers.get(place)
+        if worker is None or not worker.alive or not worker.order:
+            worker = self._entered(place, None)
+        return worker
+
+    def claimed(self, worker: Worker, job_id: int) -> None:
+        """Such a run goes on at this worker."""
+        self._lent[job_id] = worker
+
     def borrower(self, job_id: int) -> Worker | None:
         """The worker that was given a job."""
         return self._lent.get(job_id)

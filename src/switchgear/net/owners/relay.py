@@ -80,7 +80,7 @@ class SentReport(NamedTuple):
 
     copy: Job
     start: int
-    link: RelayLink
+    link: RelayLink | None  # None: there is no owner at the moment
 
 
 class Shadow:
@@ -112,6 +112,7 @@ class Relay(Placement):
         self.ids_end = 0  # this node may use ids below it
         self.ready: set[int] = set()  # partitions that this node has, with all their jobs
         self.overrides: dict[bytes, int] = {}
+        self.is_adopting: Callable[[bytes], bool] | None = None  # functions that it has restored, and not opened yet
         self.absent: set[bytes] = set()  # functions of such partitions whose jobs it does not have, or not any more
         self.links: dict[int, RelayLink] = {}  # by partition, the link to its owner
         self.refused: dict[int, Refused] = {}  # by id of the submission
@@ -140,6 +141,10 @@ class Relay(Placement):
 
     def is_ours(self, name: bytes) -> bool:
         return partition_of(name, self.overrides) in self.ready and name not in self.absent
+
+    def may_claim(self, name: bytes) -> bool:
+        """Whether other nodes can claim runs of this function here."""
+        return self.is_ours(name) or (self.is_adopting is not None and self.is_adopting(name))
 
     def submit(
         self,
@@ -263,10 +268,21 @@ class Relay(Placement):
         """The places of answers that would say that a report is stored, and its owner has not said so."""
         return [index for index, job in promised if job.withdrawn and job.origin == BORROWED]
 
-    def await_report(self, copy: Job, start: int, link: RelayLink) -> None:
+    def await_report(self, copy: Job, start: int, link: RelayLink | None) -> None:
         """Hold the next output to the worker that reports now, until the owner has stored the end of the job."""
         self._reports[copy.id] = SentReport(copy, start, link)
         self.engine.promise_report(copy)
+
+    def report_sent(self, copy: Job, start: int, link: RelayLink) -> None:
+        """A report that had to wait for an owner is sent to this one."""
+        self._reports[copy.id] = SentReport(copy, start, link)
+
+    def report_refused(self, copy: Job) -> None:
+        """A report that had to wait for an owner is not wanted by it."""
+        report = self._reports.get(copy.id)
+        if report is not None and report.copy is copy:
+            self._report_is_lost(report)
+            self.on_answered()
 
     def _report_is_lost(self, report: SentReport) -> None:
         del self._reports[report.copy.id]
