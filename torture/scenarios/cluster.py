@@ -23,15 +23,15 @@ from torture.peers.load import FUNCTIONS, Load
 from torture.run import Run
 from torture.scenarios.kills import some_of_everybody
 from torture.scenarios.postgres import restart
-from torture.server import START_SECONDS, DidNotStart, ServerProcess, free_ports, serve_arguments
+from torture.server import PATIENCE, START_SECONDS, DidNotStart, ServerProcess, free_ports, serve_arguments
 
 NODES = ("ada", "bob", "cleo")
 # A busy machine needs a longer one, or nodes are evicted that had no fault but to wait for a processor.
 LEASE_SECONDS = float(os.environ.get("TORTURE_LEASE_SECONDS", "1"))
-LIVES_PER_RUN = 30
+LIVES_PER_RUN = 10
 FAULTS_PER_LIFE = 10
 # A node that stands still for longer than this although PostgreSQL answers will not go on by itself.
-STUCK_SECONDS = 30.0 * max(1.0, LEASE_SECONDS)
+STUCK_SECONDS = 30.0 * max(1.0, LEASE_SECONDS) * PATIENCE
 # What the last owner had sent is read after so long.
 LAST_WORDS_SECONDS = 0.05
 # Many jobs that wait would leave submitters without anything to do, and the takeover could not be timed.
@@ -156,14 +156,14 @@ class Nodes:
     def faults(self) -> list[Callable[[], Awaitable[None]]]:
         """What may happen, the more often the more often it is in this list."""
         return [
-            *[self._kill_owner] * 6,
+            *[self._kill_owner] * 7,
             *[self._freeze_owner] * 2,
             self._stop_owner,
             self._kill_standby,
             self._freeze_standby,
-            self._restart_postgres,
+            *[self._restart_postgres] * 3,
             self._hang_up,
-            self._fail_over,
+            *[self._fail_over] * 2,
         ]
 
     async def _faults(self) -> None:
