@@ -55,6 +55,9 @@ class Cluster:
             "port": self.port,
             "fsync": "off",
             "shared_buffers": "16MB",
+            # A standby that was away comes back soon, and finds what it has missed.
+            "wal_retrieve_retry_interval": "200ms",
+            "wal_keep_size": "256MB",
             "unix_socket_directories": self._place,
             **self.settings,
         }

@@ -38,6 +38,16 @@ LAST_WORDS_SECONDS = 0.05
 MOST_OWED = 2_000
 
 
+# What is told of the database when nothing is acknowledged any more.
+DATABASE_QUESTIONS = (
+    b"SELECT application_name, state, sync_state, sent_lsn, flush_lsn FROM pg_stat_replication",
+    b"SELECT pid, state, wait_event_type, wait_event, now() - xact_start, left(query, 80) FROM pg_stat_activity"
+    b" WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()",
+    b"SELECT holder, epoch, beat, name FROM sg_lease",
+    b"SELECT name, epoch, beat FROM sg_node",
+)
+
+
 class Node:
     """One node, started again whenever it ends, as a supervisor does."""
 
@@ -296,11 +306,24 @@ class Nodes:
         until = time.monotonic() + seconds
         while waiting := [name for name in FUNCTIONS if history.accepted_since.get(name, 0) <= begun]:
             if time.monotonic() > until:
+                database = await asyncio.to_thread(self._database_state)
                 outputs = "\n".join(f"{node.name}:\n{node.output()[-2000:]}" for node in self.nodes)
-                self._stuck(f"nothing was acknowledged for {seconds:g} s of {', '.join(waiting)}:\n{outputs}")
+                text = f"nothing was acknowledged for {seconds:g} s of {', '.join(waiting)}:\n{database}\n{outputs}"
+                self._stuck(text)
                 return False
             await asyncio.sleep(0.005)
         return True
+
+    def _database_state(self) -> str:
+        """What PostgreSQL does at this moment: does it wait for its standby, or for a lock?"""
+        lines: list[str] = []
+        for question in DATABASE_QUESTIONS:
+            try:
+                with psycopg.connect(self.run.database, autocommit=True, connect_timeout=2) as connection:
+                    lines += [str(row) for row in connection.execute(question).fetchall()]
+            except psycopg.Error as error:
+                lines.append(str(error))
+        return "\n".join(lines)
 
     def _stuck(self, text: str) -> None:
         self.run.violate("stuck", text)
