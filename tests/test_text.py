@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from switchgear.text import escaped_name, harmless, printable, without_secrets
+from switchgear.text import escaped_name, harmless, in_one_line, printable, without_secrets
 
 NASTY = ["a\nb", "a\tb", "\x1b[2J", "a\0b", "a\rb", "\x9b2J", "\u202egnp.exe", "a\u2028b", "\udc80", "\x07", "\x7f"]
 
@@ -81,3 +81,7 @@ def test_tokens_are_hidden_wherever_they_are() -> None:
     token = new_token()
     assert without_secrets(f"unknown command 'ATUH', with args beginning with: '{token}'").endswith("'swg_***'")
     assert without_secrets("swg_ is a prefix") == "swg_ is a prefix"
+
+
+def test_messages_of_other_programs_become_one_line() -> None:
+    assert in_one_line("server closed it\n\tThis probably means\n") == "server closed it This probably means"

@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from torture.history import Violation
+from torture import record
 from torture.mutants import MUTANTS
 from torture.play import play
 from torture.report import failure_text, table
@@ -30,6 +30,9 @@ FAILED_RUNS_AT_MOST = 3
 
 def main(arguments: list[str]) -> int:
     options = parsed(arguments)
+    if options.show_record:
+        print(record.shown(options.show_record))
+        return 0
     # As Ctrl-C does, which ends a run in order, with its servers.
     signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
     if options.lanes > 1:
@@ -53,6 +56,8 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--fork", action="store_true", help="fork servers from a process that has imported the program")
     parser.add_argument("--mutant", choices=MUTANTS, help="torture a server that is broken in this way")
     parser.add_argument("--json", type=Path, help="write the figures to this file, and print no table")
+    parser.add_argument("--record", type=Path, help="add the figures of each run to this file")
+    parser.add_argument("--show-record", type=Path, metavar="RECORD", help="print what such a file adds up to, and end")
     options = parser.parse_args(arguments)
     options.scenario = options.scenario or list(SCENARIOS)
     if options.seed is None:
@@ -72,11 +77,14 @@ def torture(options: argparse.Namespace) -> tuple[Tally, list[str]]:
         while True:
             plan = Plan(float("inf") if options.runs else deadline)
             starter = starter_for(options)
+            started = time.monotonic()
             try:
                 run = play(name, seed, plan, starter)
             finally:
                 starter.close()
             whole.add(run.tally)
+            if options.record:
+                record.append(options.record, name, seed, run.tally, time.monotonic() - started)
             if run.tally.violations:
                 failures.append(failure_text(name, seed, run))
                 print(failures[-1], file=sys.stderr, flush=True)
@@ -109,6 +117,8 @@ def in_lanes(options: argparse.Namespace) -> int:
         command += ["--seed", str(options.seed + 1_000_000 * lane), "--runs", str(options.runs)]
         command += ["--kills", str(-(-options.kills // options.lanes))]
         command += ["--fork"] if options.fork else []
+        command += ["--record", str(options.record)] if options.record else []
+        command += ["--mutant", options.mutant] if options.mutant else []
         for name in options.scenario:
             command += ["--scenario", name]
         lanes.append((subprocess.Popen(command), results))
@@ -126,23 +136,14 @@ def in_lanes(options: argparse.Namespace) -> int:
             continue
         found = json.loads(results.read_text())
         results.unlink()
-        whole.counts.update(found["counts"])
-        whole.longest_recovery_seconds = max(whole.longest_recovery_seconds, found["longest_recovery_seconds"])
-        whole.takeover_seconds += found["takeover_seconds"]
-        whole.violations += [Violation(*violation) for violation in found["violations"]]
+        whole.add(record.tally_of(found))
         failures += found["failures"]
     report(whole, failures)
     return 1 if failures else 0
 
 
 def as_json(tally: Tally, failures: list[str]) -> dict[str, object]:
-    return {
-        "counts": dict(tally.counts),
-        "longest_recovery_seconds": tally.longest_recovery_seconds,
-        "takeover_seconds": tally.takeover_seconds,
-        "violations": tally.violations[:1000],
-        "failures": failures,
-    }
+    return {**record.tally_as_json(tally), "failures": failures}
 
 
 def report(tally: Tally, failures: list[str]) -> None:

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from switchgear.errors import ConfigError, StorageError
-from switchgear.text import without_secrets
+from switchgear.text import in_one_line, without_secrets
 
 if TYPE_CHECKING:
     from psycopg.pq.abc import PGconn
@@ -103,7 +103,7 @@ def _connect_to(parameters: Mapping[str, Any]) -> PGconn:
     pgconn = pq.PGconn.connect_start(conninfo.make_conninfo(**parameters).encode())
     try:
         if pgconn.status == pq.ConnStatus.BAD:
-            raise StorageError(pgconn.get_error_message().strip())
+            raise StorageError(in_one_line(pgconn.get_error_message()))
         wanted: int = pq.PollingStatus.WRITING
         while wanted != pq.PollingStatus.OK:
             poll = select.poll()
@@ -114,10 +114,10 @@ def _connect_to(parameters: Mapping[str, Any]) -> PGconn:
                 raise StorageError(f"{where} did not answer for {timeout_s:g} s")
             wanted = pgconn.connect_poll()
             if wanted == pq.PollingStatus.FAILED:
-                raise StorageError(pgconn.get_error_message().strip())
+                raise StorageError(in_one_line(pgconn.get_error_message()))
     except Error as error:
         pgconn.finish()
-        raise StorageError(str(error)) from error
+        raise StorageError(in_one_line(str(error))) from error
     except BaseException:
         pgconn.finish()
         raise

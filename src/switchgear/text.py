@@ -6,7 +6,7 @@ import re
 from typing import Final
 from urllib.parse import unquote
 
-__all__ = ["TOKEN_PREFIX", "counted", "escaped_name", "harmless", "printable", "without_secrets"]
+__all__ = ["TOKEN_PREFIX", "counted", "escaped_name", "harmless", "in_one_line", "printable", "without_secrets"]
 
 # A password before the host of a URL.  It may itself have a slash or an at sign that should have been encoded.
 _BEFORE_HOST: Final = re.compile(r"(?<=://)([^\s:/?#@\"']*):([^\s?#\"']*)@")
@@ -48,6 +48,11 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def in_one_line(text: str) -> str:
+    """Text of another program without its line ends and indentation."""
+    return " ".join(text.split())
 
 
 def escaped_name(name: bytes) -> bytes:

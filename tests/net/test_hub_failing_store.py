@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from switchgear.errors import StorageError
+from switchgear.errors import Fenced, StorageError
 from switchgear.net.commits import FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS
 from switchgear.protocols.gearman.messages import Packet as Extension
 from switchgear.testing import check_engine
@@ -482,3 +482,120 @@ async def test_nothing_is_refused_that_an_earlier_commit_has_kept() -> None:
     if harness.store.is_committing:
         await harness.store.fail()
     assert (3 in harness.store.kept) == (other.heard() == [created(3)])
+
+
+# --- another server may own the jobs by now ---
+
+
+class SharedStore(ScriptedStore):
+    """A store that says when another server may own it."""
+
+    is_in_doubt = False
+
+    def must_be_silent(self) -> bool:
+        return self.is_in_doubt
+
+
+async def doubtful_harness() -> tuple[HubHarness, SharedStore, Connected, Connected]:
+    """One whose lease has lapsed, with two clients that have each asked something, in a turn of their own."""
+    store = SharedStore(True)
+    harness = await open_harness(store=store)
+    first, second = harness.connect(), harness.connect()
+    store.is_in_doubt = True
+    first.send(echo(b"1"))
+    await idle()
+    second.send(echo(b"2"), echo(b"3"))
+    await idle()
+    assert store.is_committing  # it asks at once
+    second.send(echo(b"4"))
+    await idle()
+    assert first.heard() == second.heard() == []
+    return harness, store, first, second
+
+
+@in_turns
+async def test_in_doubt_nothing_is_told_until_the_store_has_answered() -> None:
+    _, store, first, second = await doubtful_harness()
+    store.is_in_doubt = False
+    await store.succeed()
+    assert first.heard() == [echoed(b"1")]
+    assert second.heard() == [echoed(b"2"), echoed(b"3"), echoed(b"4")]
+
+
+@in_turns
+async def test_a_server_that_can_ask_nobody_tells_nothing_either() -> None:
+    harness, store, first, second = await doubtful_harness()
+    await store.fail()
+    second.send(BACKGROUND, echo(b"5"))
+    await idle()
+    assert first.heard() == second.heard() == []
+    await harness.pass_time(LONGEST_RETRY_SECONDS)
+    store.is_in_doubt = False
+    await store.succeed()
+    assert first.heard() == [echoed(b"1")]
+    heard = second.heard()
+    assert heard[:3] == [echoed(b"2"), echoed(b"3"), echoed(b"4")]
+    assert heard[4:] == [echoed(b"5")]
+    second.send(BACKGROUND)
+    await idle()
+    await store.succeed()
+    assert second.heard() == [created(1)]
+
+
+@in_turns
+async def test_answers_that_waited_for_a_commit_keep_their_order_in_doubt() -> None:
+    store = SharedStore(True)
+    harness = await open_harness(store=store)
+    client = harness.connect()
+    client.send(echo(b"1"), BACKGROUND, echo(b"2"))
+    await idle()
+    assert store.is_committing
+    store.is_in_doubt = True
+    client.send(echo(b"3"))
+    await idle()
+    await store.fail()  # its submission is refused, and nobody is told yet
+    client.send(echo(b"4"))
+    await idle()
+    assert client.heard() == []
+    await harness.pass_time(LONGEST_RETRY_SECONDS)
+    store.is_in_doubt = False
+    await store.succeed()
+    assert [str(packet)[:40] for packet in client.heard()] == [
+        str(packet)[:40] for packet in (echoed(b"1"), REFUSED, echoed(b"2"), echoed(b"3"), echoed(b"4"))
+    ]
+    check_engine(harness.engine)
+
+
+@in_turns
+async def test_a_commit_that_took_too_long_does_not_end_the_doubt() -> None:
+    harness, store, first, _ = await doubtful_harness()
+    await store.succeed()  # a moment too late
+    assert first.heard() == []
+    await harness.pass_time(LONGEST_RETRY_SECONDS)
+    store.is_in_doubt = False
+    await store.succeed()
+    assert first.heard() == [echoed(b"1")]
+    assert harness.hub.storage_error is None
+
+
+@in_turns
+async def test_a_server_that_another_one_has_replaced_says_nothing_more() -> None:
+    harness, store, first, second = await doubtful_harness()
+    await store.fail(Fenced("another server has taken over"))
+    second.send(echo(b"5"))
+    await idle()
+    assert first.heard() == second.heard() == []
+    assert harness.hub.commits.is_fenced
+
+
+@in_turns
+async def test_nothing_is_kept_in_doubt_for_peers_that_have_left() -> None:
+    harness, store, first, second = await doubtful_harness()
+    first.leave()
+    harness.hub.forget_output(first.session)
+    await idle()
+    store.is_in_doubt = False
+    await store.succeed()
+    assert first.heard() == []
+    assert second.heard() == [echoed(b"2"), echoed(b"3"), echoed(b"4")]
+    assert not harness.hub.commits.output.is_silent

@@ -55,6 +55,9 @@ class Cluster:
             "port": self.port,
             "fsync": "off",
             "shared_buffers": "16MB",
+            # A standby that was away comes back soon, and finds what it has missed.
+            "wal_retrieve_retry_interval": "200ms",
+            "wal_keep_size": "256MB",
             "unix_socket_directories": self._place,
             **self.settings,
         }
@@ -64,6 +67,7 @@ class Cluster:
 
     def _launch(self) -> None:
         with (self._place / "log").open("ab") as log:
+            self._log_size = log.tell()
             command = [require_program("postgres"), "-D", str(self._data), *self._options]
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self._place, **_as_user()
@@ -175,9 +179,9 @@ class Cluster:
     def _answers(self) -> bool:
         assert self._process is not None
         if self._process.poll() is not None:
-            log = (self._place / "log").read_text()
-            # Processes of one that was killed take a moment to notice.
-            assert "is still in use" in log, log
+            log = (self._place / "log").read_text()[self._log_size :]
+            # Processes of one that was killed take a moment to notice; another program may have the port for a moment.
+            assert "is still in use" in log or "could not bind" in log, log
             self._launch()
         try:
             self.execute("SELECT 1")

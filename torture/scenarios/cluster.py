@@ -23,19 +23,29 @@ from torture.peers.load import FUNCTIONS, Load
 from torture.run import Run
 from torture.scenarios.kills import some_of_everybody
 from torture.scenarios.postgres import restart
-from torture.server import START_SECONDS, DidNotStart, ServerProcess, free_ports, serve_arguments
+from torture.server import PATIENCE, START_SECONDS, DidNotStart, ServerProcess, free_ports, serve_arguments
 
 NODES = ("ada", "bob", "cleo")
 # A busy machine needs a longer one, or nodes are evicted that had no fault but to wait for a processor.
 LEASE_SECONDS = float(os.environ.get("TORTURE_LEASE_SECONDS", "1"))
-LIVES_PER_RUN = 30
+LIVES_PER_RUN = 10
 FAULTS_PER_LIFE = 10
 # A node that stands still for longer than this although PostgreSQL answers will not go on by itself.
-STUCK_SECONDS = 30.0 * max(1.0, LEASE_SECONDS)
+STUCK_SECONDS = 30.0 * max(1.0, LEASE_SECONDS) * PATIENCE
 # What the last owner had sent is read after so long.
 LAST_WORDS_SECONDS = 0.05
 # Many jobs that wait would leave submitters without anything to do, and the takeover could not be timed.
 MOST_OWED = 2_000
+
+
+# What is told of the database when nothing is acknowledged any more.
+DATABASE_QUESTIONS = (
+    b"SELECT application_name, state, sync_state, sent_lsn, flush_lsn FROM pg_stat_replication",
+    b"SELECT pid, state, wait_event_type, wait_event, now() - xact_start, left(query, 80) FROM pg_stat_activity"
+    b" WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()",
+    b"SELECT holder, epoch, beat, name FROM sg_lease",
+    b"SELECT name, epoch, beat FROM sg_node",
+)
 
 
 class Node:
@@ -156,14 +166,14 @@ class Nodes:
     def faults(self) -> list[Callable[[], Awaitable[None]]]:
         """What may happen, the more often the more often it is in this list."""
         return [
-            *[self._kill_owner] * 6,
+            *[self._kill_owner] * 7,
             *[self._freeze_owner] * 2,
             self._stop_owner,
             self._kill_standby,
             self._freeze_standby,
-            self._restart_postgres,
+            *[self._restart_postgres] * 3,
             self._hang_up,
-            self._fail_over,
+            *[self._fail_over] * 2,
         ]
 
     async def _faults(self) -> None:
@@ -296,11 +306,24 @@ class Nodes:
         until = time.monotonic() + seconds
         while waiting := [name for name in FUNCTIONS if history.accepted_since.get(name, 0) <= begun]:
             if time.monotonic() > until:
+                database = await asyncio.to_thread(self._database_state)
                 outputs = "\n".join(f"{node.name}:\n{node.output()[-2000:]}" for node in self.nodes)
-                self._stuck(f"nothing was acknowledged for {seconds:g} s of {', '.join(waiting)}:\n{outputs}")
+                text = f"nothing was acknowledged for {seconds:g} s of {', '.join(waiting)}:\n{database}\n{outputs}"
+                self._stuck(text)
                 return False
             await asyncio.sleep(0.005)
         return True
+
+    def _database_state(self) -> str:
+        """What PostgreSQL does at this moment: does it wait for its standby, or for a lock?"""
+        lines: list[str] = []
+        for question in DATABASE_QUESTIONS:
+            try:
+                with psycopg.connect(self.run.database, autocommit=True, connect_timeout=2) as connection:
+                    lines += [str(row) for row in connection.execute(question).fetchall()]
+            except psycopg.Error as error:
+                lines.append(str(error))
+        return "\n".join(lines)
 
     def _stuck(self, text: str) -> None:
         self.run.violate("stuck", text)

@@ -19,11 +19,13 @@ from tests.support.proxy import Proxy
 from torture.peers.load import HOST
 from torture.run import Run
 from torture.scenarios.cluster import LEASE_SECONDS, STUCK_SECONDS, Node, Nodes, cluster_settings, lives_of_nodes
-from torture.server import Operator, free_port
+from torture.server import PATIENCE, Operator, free_port
 
 # So named that each of them owns a function of the load.
 NAMES = ("ada", "bob", "max")
-COMPLETE_SECONDS = 20.0
+COMPLETE_SECONDS = 20.0 * PATIENCE
+# A node with little to do may send nothing long enough to be stalled in the middle.
+STALL_SECONDS = 3.0
 # A job that another node has borrowed for its workers counts as running; it is told of the cancel by a message.
 CANCEL_SECONDS = 2.0
 
@@ -178,6 +180,12 @@ class OwnerNodes(Nodes):
         process = node.process
         for proxy in self._database_proxies[node.name]:
             proxy.stall_requests()
+        until = time.monotonic() + STALL_SECONDS
+        while not any(proxy.is_stalled for proxy in self._database_proxies[node.name]):
+            if time.monotonic() > until:
+                self._undo_cuts()
+                return
+            await asyncio.sleep(0.01)
         self.run.tally.counts["network_faults"] += 1
         await self._acknowledged_elsewhere()
         await self._replaced(node)

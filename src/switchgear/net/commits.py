@@ -7,9 +7,9 @@ When the store fails, submissions that no worker has yet are withdrawn and their
 submissions are refused; no job is assigned. Other changes stay staged and their answers held, and the commit is tried
 again until it succeeds.
 
-A store that several servers share may be owned by another one by now (`Store.must_be_silent`). Then the output of the
-turn is kept back until a commit succeeds, and the store counts as failed. If another server does own it (`Fenced`), no
-peer is told anything more, and the server ends.
+A store that several servers share may be owned by another one by now (`Store.must_be_silent`). Then the store counts as
+failed, and no peer is told anything, not even what is in memory, until a commit succeeds. If another server does own it
+(`Fenced`), no peer is told anything more, and the server ends.
 """
 
 from __future__ import annotations
@@ -75,7 +75,6 @@ class Commits:
         self._commit: asyncio.Task[None] | None = None
         self.is_fenced = False  # another server owns the jobs
         self.on_fenced: Callable[[], None] = lambda: None
-        self._kept_back: list[Output] = []  # of a turn in which another server may have owned the jobs
         self._begun_at = 0.0
         self._failed_at = 0.0
         self._recovered_at = 0.0
@@ -90,8 +89,14 @@ class Commits:
             self._commit_soon()
         if outputs:
             if self.store.must_be_silent():
-                outputs = self._keep_back(outputs)
+                self._be_silent()
             self.output.send(outputs)
+
+    def owners_answered(self) -> None:
+        """Send output that waited for other nodes, as far as they have answered."""
+        if self.store.must_be_silent():
+            self._be_silent()
+        self.output.owners_answered()
 
     def end_turn(self) -> None:
         """Begin a commit if a peer waits for one."""
@@ -181,7 +186,9 @@ class Commits:
         self.commit_times.note(int((self._loop.time() - self._begun_at) * 1_000_000))
         if refused:
             self.telemetry.emit("storage_refused", jobs=list(refused)[:20])
-        if self.storage_error is not None:
+        if self.store.must_be_silent():  # again, or the answer took long
+            self._be_silent()
+        elif self.storage_error is not None:
             self._storage_recovered()
         self._commit_is_done()
         if self.output.waiting:
@@ -196,9 +203,8 @@ class Commits:
         if unsent:
             self._begin_runs(unsent)
         self.output.commit_is_done()
-        if self._kept_back:
-            kept_back, self._kept_back = self._kept_back, []
-            self.output.send(kept_back)
+        if self.output.is_silent and not self.store.must_be_silent():
+            self.output.speak()
         changes.drop_ended(kept)
         changes.payloads.resident_bytes -= self.engine.pack(grown)
         self._on_commit()
@@ -213,27 +219,22 @@ class Commits:
 
     # --- when another server may own the jobs ---
 
-    def _keep_back(self, outputs: list[Output]) -> list[Output]:
-        """Keep the output of a turn until a commit succeeds, except what waits for a commit anyway, which is returned.
-
-        From then on nothing is assigned, and submissions are refused, so that output of later turns may be sent.
-        """
-        if self.is_fenced:
-            return []
-        if self.storage_error is not None:
-            return outputs
-        self.read_failed(StorageError("the store has not confirmed for too long that this server owns its jobs"))
-        waiting: list[Output] = []
-        for output in outputs:
-            if not output.is_multiplexed and output.must_wait(self.engine.stored_batch):
-                waiting.append(output)
-            else:
-                self._kept_back.append(output)  # it stays marked, and is not added a second time
-        return waiting
+    def _be_silent(self) -> None:
+        """Tell no peer anything until a commit succeeds; until then nothing is assigned, and submissions are
+        refused."""
+        if not self.output.is_silent:
+            self.output.be_silent()
+            if self._retry is not None:
+                self._retry.cancel()
+            self._retry = self._loop.call_later(0.0, self._try_again)
+        if self.storage_error is None:
+            self.read_failed(StorageError("the store has not confirmed for too long that this server owns its jobs"))
+        elif self._commit is None:
+            self._try_again_later()
 
     def _fence(self, error: StorageError) -> None:
         """Another server owns the jobs: tell no peer anything more."""
-        self._kept_back = []
+        self.output.end()
         if not self.is_fenced:
             self.is_fenced = True
             self.storage_error = error
@@ -273,6 +274,8 @@ class Commits:
             self.engine.stop_handing_out()
 
     def _commit_failed(self, error: StorageError) -> None:
+        if self.store.must_be_silent():
+            self._be_silent()
         self._storage_failed(error)
         self.changes.commit_failed()
         self.output.commit_failed()

@@ -3,13 +3,17 @@
 The engine notes for each peer the last batch of changes that concerns it. The output of a peer that a change concerns
 waits for the next commit (`waiting`). When that commit begins, the output is held until its end; later output of the
 peer comes after that. If the commit fails, the held output waits again, ahead of later output.
+
+Silence. While another server may own the jobs (`be_silent`), output is held back at the last moment, when all of that
+is decided and only the writing is left. So it is written later in the same order (`speak`), or never (`end`). Health
+checks are answered all the same.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from switchgear.engine.engine import Engine
 from switchgear.errors import Refused
@@ -45,6 +49,68 @@ class HeldOutput:
         self.waiting: list[Output] = []  # for the next commit
         self._held: list[Output] = []  # for the commit in progress
         self._batch = 0  # the last one that is stored, or in the commit in progress
+        self.is_silent = False
+        self._has_ended = False
+        # What would have been sent to, in order, and whether that was all there was to send.
+        self._silent: dict[Output, bool] = {}
+
+    # --- silence ---
+
+    def be_silent(self) -> None:
+        """Write nothing to peers until `speak`."""
+        self.is_silent = True
+
+    def speak(self) -> None:
+        """This server owns the jobs: write what was held back."""
+        if self._has_ended:
+            return
+        self.is_silent = False
+        silent, self._silent = self._silent, {}
+        for output, is_all in silent.items():
+            unsaid, output.unsaid = output.unsaid, []
+            write(output, unsaid)
+            if is_all:
+                output.sent()
+
+    def end(self) -> None:
+        """Another server owns the jobs: write nothing any more."""
+        self.is_silent = self._has_ended = True
+        silent, self._silent = self._silent, {}
+        for output in silent:
+            output.unsaid = []
+
+    def forget(self, output: Output) -> None:
+        """The peer has left."""
+        if self._silent:
+            self._silent.pop(output, None)
+
+    def _send(self, output: Output) -> None:
+        """Write all output of a session."""
+        if self.is_silent and not self._is_about_server(output):
+            self._hold_back(output, output.out, is_all=True)
+            output.out = []
+            output.about_server = 0
+        else:
+            send_output(output)
+
+    def _write(self, output: Output, packets: list[Any]) -> None:
+        """Write this of a session; more is to come."""
+        if self.is_silent:
+            self._hold_back(output, packets, is_all=False)
+        else:
+            write(output, packets)
+
+    def _hold_back(self, output: Output, packets: list[Any], *, is_all: bool) -> None:
+        if not self._has_ended:
+            output.unsaid += packets
+            self._silent[output] = is_all
+
+    def _is_about_server(self, output: Output) -> bool:
+        """Whether there is output that may be sent in any case, and no other output before it."""
+        is_first = output not in self._silent and not self._has_ended
+        return is_first and 0 < output.about_server == len(output.out)
+
+    # --- commits ---
 
     def send(self, outputs: list[Output]) -> None:
         """At the end of a turn: send output that may be sent now, and let the rest wait."""
@@ -55,15 +121,15 @@ class HeldOutput:
                     output.waiting = True
                     self.waiting.append(output)
                 if output.is_multiplexed:
-                    send_output(output)
+                    self._send(output)
             elif output.is_multiplexed:
-                send_output(output)
+                self._send(output)
             elif output.held is None and not output.waiting:
                 if output.unstored_batch > self.engine.stored_batch:  # in the commit in progress
                     output.hold()
                     self._held.append(output)
                 else:
-                    send_output(output)
+                    self._send(output)
 
     def commit_begins(self) -> None:
         """Hold the waiting output: a commit begins that has all changes so far."""
@@ -87,10 +153,10 @@ class HeldOutput:
     def _release(self, output: Output) -> None:
         ready = output.release()
         if output.waiting:
-            output.transport.write(ready)
+            self._write(output, ready)
         else:
             output.out = ready + output.out
-            send_output(output)
+            self._send(output)
 
     def _without_unanswered(self, held: list[Output], owners: OwnersAnswers) -> list[Output]:
         """The outputs that wait for no other node, with what the others have answered; the rest stays held."""
@@ -123,7 +189,7 @@ class HeldOutput:
             if output.waiting or output.unstored_batch <= self.engine.stored_batch:
                 self._release(output)
             else:  # what came later has to wait for the commit in progress
-                output.transport.write(output.release())
+                self._write(output, output.release())
                 output.hold()
                 self._held.append(output)
 
@@ -160,7 +226,7 @@ class HeldOutput:
             else:
                 output.waiting = False
                 output.out = output.release() + output.out
-                send_output(output)
+                self._send(output)
 
 
 def send_output(output: Output) -> None:
@@ -168,9 +234,14 @@ def send_output(output: Output) -> None:
     out = output.out
     if out:
         output.out = []
-        try:
-            output.transport.write(out)
-        except Exception:
-            log.exception("internal error while sending to %s:%s", output.transport.host, output.transport.port)
-            output.closing = True  # the others still get theirs
+        output.about_server = 0
+        write(output, out)
     output.sent()
+
+
+def write(output: Output, packets: list[Any]) -> None:
+    try:
+        output.transport.write(packets)
+    except Exception:
+        log.exception("internal error while sending to %s:%s", output.transport.host, output.transport.port)
+        output.closing = True  # the others still get theirs

@@ -193,6 +193,10 @@ class Hub(Context):
 
     # --- turns ---
 
+    def forget_output(self, output: Output) -> None:
+        """The peer of this session has left: keep nothing for it."""
+        self.commits.output.forget(output)
+
     def begin_turn(self) -> None:
         """Open a turn, unless one is open: tell the engine the time."""
         if not self.turn_open:

@@ -225,7 +225,7 @@ class MessageSession(Session):
 
     @property
     def unsent_bytes(self) -> int:
-        return message_bytes(self.out) + self.delayed_bytes
+        return message_bytes(self.out) + message_bytes(self.unsaid) + self.delayed_bytes
 
     # --- called by the hub ---
 

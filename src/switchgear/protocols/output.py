@@ -40,6 +40,8 @@ class Output(Peer):
         self.promised_jobs: list[tuple[int, Job]] = []  # index of the answer in `out`, job
         self.held: list[Any] | None = None  # waits for the commit in progress
         self.held_jobs: list[tuple[int, Job]] = []
+        self.unsaid: list[Any] = []  # waits until it is certain that this server still owns its jobs
+        self.about_server = 0  # if this is the length of `out`, all of that is about this server, not about jobs
         self.waiting = False  # whether it waits for the next commit
         self.marked = False  # whether it has output to send at the end of the turn
         self.closing = False  # close when everything is sent
@@ -47,7 +49,7 @@ class Output(Peer):
     @property
     def unsent_bytes(self) -> int:
         """How many bytes of output wait for the store."""
-        return sum(map(len, self.out)) + sum(map(len, self.held or ()))
+        return sum(map(len, self.out)) + sum(map(len, self.held or ())) + sum(map(len, self.unsaid))
 
     def mark(self) -> None:
         """Have `out` sent at the end of the turn."""
@@ -82,6 +84,7 @@ class Output(Peer):
             or self.unstored_batch > self.engine.stored_batch
             or self.waiting
             or self.held is not None
+            or bool(self.unsaid)
         )
 
     # --- holding: called by the hub ---

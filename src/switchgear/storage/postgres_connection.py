@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from switchgear.errors import ConfigError, StorageError
 from switchgear.postgresql import connect
 from switchgear.storage.lone_thread import LoneThread
-from switchgear.text import without_secrets
+from switchgear.text import in_one_line, without_secrets
 
 if TYPE_CHECKING:
     from psycopg.pq.abc import PGconn, PGresult
@@ -353,4 +353,4 @@ class PostgresConnection:
             self._discard(f"no answer for {self._patience_s:g} s")
 
     def _without_secrets(self, text: str) -> str:
-        return without_secrets(text, self._url).strip()
+        return in_one_line(without_secrets(text, self._url))

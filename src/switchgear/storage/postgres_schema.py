@@ -20,7 +20,7 @@ from switchgear.postgresql import connect
 from switchgear.storage.postgres_connection import Statement
 from switchgear.storage.postgres_rows import ARRAY_TYPES
 from switchgear.storage.sqlite_schema import COLUMNS
-from switchgear.text import without_secrets
+from switchgear.text import in_one_line, without_secrets
 
 if TYPE_CHECKING:
     from psycopg.pq.abc import PGconn
@@ -97,7 +97,7 @@ def migrate(
     except SchemaTooNew:
         raise
     except (Error, StorageError) as error:
-        reason = without_secrets(str(error), url).strip()
+        reason = in_one_line(without_secrets(str(error), url))
         raise StorageError(f"{without_secrets(url)} cannot be used as a job store: {reason}") from error
     finally:
         pgconn.finish()

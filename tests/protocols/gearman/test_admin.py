@@ -7,7 +7,7 @@ import os
 import pytest
 
 from switchgear.model import HIGH, NORMAL, URGENT, Delivery
-from switchgear.protocols.gearman.admin import ON_COMMAND
+from switchgear.protocols.gearman.admin import ON_COMMAND, refusal
 from switchgear.verbs.access import AccessRules
 from tests.protocols.gearman.harness import Harness
 from tests.protocols.gearman.transcript import FOLDER, MANNERS, Transcript, load, play
@@ -171,3 +171,10 @@ def test_a_function_is_dropped_for_good_before_that_is_answered() -> None:
     assert admin.session.awaits_commit
     admin.session.receive(b"drop function f\n")
     assert admin.session.awaits_commit
+
+
+def test_a_refusal_is_one_line_whatever_the_reason() -> None:
+    text = "storage failed: server closed the connection\n\tThis probably means\r\n\tnothing\x1b"
+    assert refusal(b"STORAGE", text) == (
+        b"ERR STORAGE storage+failed:+server+closed+the+connection+This+probably+means+nothing\\x1b\r\n"
+    )

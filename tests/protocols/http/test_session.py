@@ -258,3 +258,20 @@ def test_a_peer_that_leaves_leaves_nothing_behind() -> None:
         job = harness.engine.job(job_id)
         assert job is not None
         assert not job.subscribers  # background jobs stay
+
+
+def test_health_checks_are_answered_while_the_server_may_say_nothing_else() -> None:
+    harness = HttpHarness()
+    harness.output.be_silent()
+    peer, other = harness.peer("c"), harness.peer("d")
+    peer.send(request("GET", "/livez"), "GET")
+    peer.send(request("GET", "/readyz"), "GET")
+    assert [answer.status for answer in peer.heard()] == [200, 200]
+    peer.send(request("GET", "/v1/jobs"), "GET")
+    peer.send(request("GET", "/livez"), "GET")
+    other.send(request("GET", "/livez") + request("GET", "/v1/jobs"), "GET", "GET")
+    assert peer.heard() == other.heard() == []
+    harness.output.speak()
+    harness.turn()
+    assert [answer.status for answer in peer.heard()] == [200, 200]
+    assert [answer.status for answer in other.heard()] == [200, 200]

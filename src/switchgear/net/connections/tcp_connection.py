@@ -307,6 +307,7 @@ class Connection(PeerTransport):
         if self.session is not None:
             self.hub.begin_turn()
             self.session.closed()
+            self.hub.forget_output(self.session)
             self.session = None
 
     def pause_writing(self) -> None:
@@ -616,7 +617,7 @@ class Connection(PeerTransport):
     def _held_bytes(self) -> int:
         """Bytes of output that wait for a failing store; events of jobs may continue to arrive for the peer."""
         session = self.session
-        if session is None or self.hub.storage_error is None or not (session.waiting or session.held):
+        if session is None or self.hub.storage_error is None or not (session.waiting or session.held or session.unsaid):
             return 0
         return session.unsent_bytes
 

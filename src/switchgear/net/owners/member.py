@@ -182,7 +182,7 @@ class OwnersMember:
         return self._config.cluster.link_port
 
     def _owners_answered(self) -> None:
-        self._hub.commits.output.owners_answered()
+        self._hub.commits.owners_answered()
 
     # --- looking, for ever ---
 

@@ -16,7 +16,7 @@ from switchgear.model import HIGH, LOW, NORMAL, URGENT, Function, Job
 from switchgear.numbers import leading_number
 from switchgear.protocols.gearman.session import GearmanSession, refusal_code
 from switchgear.protocols.pending_read import Step
-from switchgear.text import escaped_name, harmless
+from switchgear.text import escaped_name, harmless, printable
 from switchgear.verbs.access import Role
 from switchgear.verbs.operator_verb import OperatorVerb, Reach
 from switchgear.verbs.table import VERBS
@@ -107,7 +107,9 @@ def unknown(command: bytes) -> bytes:
 
 
 def refusal(code: bytes, text: str) -> bytes:
-    return b"ERR %b %b\r\n" % (code, text.replace(" ", "+").encode())
+    """An answer of one line, whatever the text: with another line, peers would take it for the answer to the next
+    command."""
+    return b"ERR %b %b\r\n" % (code, printable("+".join(text.split())).encode())
 
 
 def incomplete(command: bytes) -> bytes:

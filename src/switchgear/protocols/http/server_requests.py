@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 from switchgear.numbers import real_number
 from switchgear.protocols.http.routing import RouteCall
@@ -20,7 +20,7 @@ PIECE_BYTES: Final = 65_536
 
 def on_livez(session: HttpSession, call: RouteCall) -> None:
     """GET /livez"""
-    session.respond_json(200, {"live": True})
+    answer_about_server(session, 200, {"live": True})
 
 
 def on_readyz(session: HttpSession, call: RouteCall) -> None:
@@ -33,7 +33,16 @@ def on_readyz(session: HttpSession, call: RouteCall) -> None:
         reason = "draining"
     lag_seconds = round(session.context.loop_lag_seconds(), 6)
     answer = {"ready": not reason, "reason": reason, "loop_lag_seconds": lag_seconds}
-    session.respond_json(503 if reason else 200, answer)
+    answer_about_server(session, 503 if reason else 200, answer)
+
+
+def answer_about_server(session: HttpSession, status: int, answer: dict[str, Any]) -> None:
+    """Answer also while this server does not know whether it still owns the jobs: whoever watches it must not take it
+    for dead."""
+    is_next = session.about_server == len(session.out)
+    session.respond_json(status, answer)
+    if is_next:
+        session.about_server = len(session.out)
 
 
 def on_get_openapi(session: HttpSession, call: RouteCall) -> None:
