@@ -310,7 +310,7 @@ DOCUMENTS: Final = (
     Target(
         "access-file",
         run_access_file,
-        ("access.access_file",),
+        ("access.access_file", "toml_file"),
         (LINES,),
         (
             b"[identities.a]\n",
@@ -320,6 +320,7 @@ DOCUMENTS: Final = (
             b"functions",
             b'""',
             b"[[",
+            b"[" * 600,  # deeper than the recursion limit of Python
             b"\\u0000",
         ),
         1000,

@@ -267,6 +267,8 @@ def test_what_was_given_is_part_of_the_message(tmp_path: Path) -> None:
         ("colour = 'red'", "unknown key colour"),
         ("[store]\nurl = 1", "got a table"),
         ("listen = [", "not valid TOML"),
+        ("listen = " + "[" * 3000, "server.toml: not valid TOML: nested too deeply"),
+        ("listen = " + "1" * 5000, "server.toml: not valid TOML: a number has too many digits"),
         (f"[log]\nlevel = '{'x' * 500}'", "..."),
     ],
 )

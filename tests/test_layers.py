@@ -31,6 +31,7 @@ LAYERS = (
             "trace_context",
             "units",
         ),
+        "toml_file",
         "version",
     ),
     ("protocol_registry", "postgresql", "dashboard"),

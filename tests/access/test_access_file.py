@@ -64,6 +64,8 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
         ("identities = 3", "identities: expected a table"),
         ("[identities]\na = 3", "[identities.a]: expected a table"),
         ("[", "not valid TOML"),
+        ("a = " + "[" * 3000, "not valid TOML: nested too deeply"),
+        ("a = " + "1" * 5000, "not valid TOML: a number has too many digits"),
     ],
 )
 def test_mistakes_are_explained(tmp_path: Path, text: str, complaint: str) -> None:

@@ -23,16 +23,17 @@ import stat
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from switchgear.access.z85 import z85_decoded
 from switchgear.errors import ConfigError
+from switchgear.toml_file import read_toml_file
 from switchgear.verbs.access import Role
 
 __all__ = ["AccessEntry", "AccessList", "check_name", "read_access_file", "write_access_file"]
 
-MOST_FILE_BYTES: Final = 16 * 1024 * 1024
 HASH_PREFIX: Final = "sha256:"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,99}")
 _HASH: Final = re.compile(r"sha256:[0-9a-f]{64}")
@@ -75,21 +76,9 @@ def check_name(name: str) -> str:
 def read_access_file(path: Path) -> AccessList:
     """The identities of an access file; raises ConfigError that says what is wrong with the file."""
     try:
-        with open(path, "rb") as file:
-            _check_mode(path, os.fstat(file.fileno()))
-            data = file.read(MOST_FILE_BYTES + 1)
+        return _access_list(read_toml_file(path, check=partial(_check_mode, path)))
     except OSError as error:
         raise ConfigError(f"access file {path}: {error.strerror}") from None
-    if len(data) > MOST_FILE_BYTES:
-        raise ConfigError(f"access file {path}: it has more than {MOST_FILE_BYTES} bytes")
-    try:
-        document = tomllib.loads(data.decode())
-    except UnicodeDecodeError:
-        raise ConfigError(f"access file {path}: not valid TOML: not UTF-8") from None
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"access file {path}: not valid TOML: {error}") from None
-    try:
-        return _access_list(document)
     except ValueError as error:
         raise ConfigError(f"access file {path}: {error}") from None
 

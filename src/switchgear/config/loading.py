@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import pwd
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -21,6 +20,7 @@ from switchgear.config.setting_types import FilePath, StoreUrl
 from switchgear.config.settings import SECTIONS, SETTINGS, Config, Setting
 from switchgear.errors import ConfigError
 from switchgear.text import without_secrets
+from switchgear.toml_file import NotToml, read_toml_file
 
 __all__ = ["LoadedConfig", "config_of", "default_state_dir", "load_config", "read_config"]
 
@@ -210,15 +210,12 @@ def _is_no_setting(variable: str, text: str) -> bool:
 
 def _from_file(file: Path, problems: list[str]) -> dict[str, _Given]:
     try:
-        document = tomllib.loads(file.read_text(encoding="utf-8"))
+        document = read_toml_file(file, is_pipe_allowed=True)
     except OSError as error:
         problems.append(f"{file}: cannot be read: {error.strerror}")
         return {}
-    except UnicodeDecodeError:
-        problems.append(f"{file}: not valid TOML: not UTF-8")
-        return {}
-    except tomllib.TOMLDecodeError as error:
-        problems.append(f"{file}: not valid TOML: {error}")
+    except NotToml as error:
+        problems.append(f"{file}: {error}")
         return {}
     layer: dict[str, _Given] = {}
     for name, value in _flattened(document, str(file), problems):
