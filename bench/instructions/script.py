@@ -224,7 +224,7 @@ async def run(counts: dict[str, int]) -> None:
         hub = Hub(engine, MemoryStore(), SystemClock(), Telemetry(lambda: 0.0))
         gearman = GearmanSetup(b"H:host:", "0", handle_messages, on_line)
         http_setup = HttpSetup(Router(ROUTES, BrowserGuard(())), b"H:host:", 1_000_000, 512)
-        http_setup.shared = HttpState(engine)
+        http_setup.share(HttpState(engine))
         client = Peer(hub, http_setup if mode in ("http", "http_json") else gearman)
         worker = Peer(hub, http_setup if mode.startswith("http") else gearman)
         if mode in AFTER_BACKGROUND:

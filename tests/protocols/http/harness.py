@@ -80,7 +80,7 @@ class HttpHarness(MessageHarness):
         super().__init__(keeps=keeps, settings=settings)
         self.operator = Operations(cast(Hub, self), "H:t:")
         self.setup = HttpSetup(Router(ROUTES, BrowserGuard(hosts)), b"H:t:", PACKET_BYTES, NAME_BYTES)
-        self.setup.shared = HttpState(self.engine)
+        self.setup.share(HttpState(self.engine))
         self.setup.check_request = check_request
         self.access = OPEN_ACCESS  # of connections that are made from now on
         self.connections: dict[str, HttpPeer] = {}

@@ -21,8 +21,11 @@ SEGMENTS = [
 ]  # fmt: skip
 targets = st.lists(st.sampled_from(SEGMENTS), max_size=5).map(lambda words: "/" + "/".join(words))
 usual = st.sampled_from(
-    ["/v1/jobs/H:a:{}/result", "/v1/functions/f{}/take", "/v1/workers/w-{}/poll?max=3", "/v1/jobs/{}"]
-).flatmap(lambda text: st.integers(1, 99).map(text.format))
+    [
+        *["/v1/jobs/H:a:{}/result", "/v1/functions/f{}/take", "/v1/workers/w-{}/poll?max=3", "/v1/jobs/{}"],
+        *["/v{}/jobs/H:a:x/result", "/v1/functions/f{}/take?wait=30", "/v1/jobs/H:{}:x/result", "/v1/jobs/x/result{}"],
+    ]
+).flatmap(lambda text: st.integers(1, 12).map(text.format))
 
 
 def request(method: str, target: str) -> bytes:
@@ -46,11 +49,17 @@ def new_setup() -> HttpSetup:
     return HttpSetup(Router(ROUTES, BrowserGuard(())), b"H:a:", 1000, 64)
 
 
-@given(st.sampled_from(METHODS), st.lists(st.one_of(usual, targets), min_size=1, max_size=8))
-def test_earlier_requests_do_not_matter(method: str, some: list[str]) -> None:
+@given(
+    st.lists(st.sampled_from(METHODS), min_size=1, max_size=3).flatmap(
+        lambda methods: st.lists(
+            st.tuples(st.sampled_from(methods), st.one_of(usual, usual, targets)), min_size=1, max_size=12
+        )
+    )
+)
+def test_earlier_requests_do_not_matter(some: list[tuple[str, str]]) -> None:
     warm = new_setup()
     reader = RequestDecoder(warm.heads, 1000)
-    for target in some:
+    for method, target in some:
         fresh = new_setup()
         data = request(method, target)
         expected = understood(fresh.router, RequestDecoder(fresh.heads, 1000), data)
@@ -75,3 +84,13 @@ def test_targets_that_nearly_fit_a_pattern(target: str) -> None:
         }
     expected = understood(fresh.router, RequestDecoder(fresh.heads, 1000), request("PUT", target))
     assert understood(warm.router, reader, request("PUT", target)) == expected
+
+
+def test_requests_that_differ_in_a_number_are_understood_by_their_own() -> None:
+    setup = new_setup()
+    reader = RequestDecoder(setup.heads, 1000)
+    for number in (*range(10, 99), *range(100, 120)):  # a worker takes one job after the other
+        take = understood(setup.router, reader, request("POST", "/v1/functions/f/take"))
+        assert take[:3] == ("POST", "/v1/functions/{function}/take", {"function": b"f"})
+        report = understood(setup.router, reader, request("PUT", f"/v1/jobs/H:a:{number}/result"))
+        assert report[:3] == ("PUT", "/v1/jobs/{handle}/result", {"handle": b"H:a:%d" % number})

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from switchgear.protocols import http
+from switchgear.protocols.http.batch_requests import MOST_BATCH_BYTES
+from switchgear.protocols.http.request_problems import MOST_JSON_BYTES
 from switchgear.protocols.http.routes import ROUTES
 from switchgear.protocols.http.session import MOST_BEHIND
 from tests.protocols.http.harness import PACKET_BYTES, HttpHarness, request
@@ -97,6 +99,41 @@ def test_a_body_is_not_asked_for_if_the_request_is_refused_anyway() -> None:
     (answer,) = peer.heard()
     assert answer.code == "not_found"
     assert peer.wire.is_closed
+
+
+@pytest.mark.parametrize(
+    ("target", "size", "code"),
+    [
+        ("/v1/jobs", MOST_JSON_BYTES + 1, "body_too_large"),
+        ("/v1/verbs/jobs", MOST_JSON_BYTES + 1, "body_too_large"),
+        ("/v1/jobs/batch", MOST_BATCH_BYTES + 1, "batch_too_large"),
+    ],
+)
+def test_a_long_body_is_refused_before_it_is_sent(target: str, size: int, code: str) -> None:
+    harness = HttpHarness()
+    harness.setup.packet_bytes = 2 * MOST_BATCH_BYTES
+    peer = harness.peer("c")
+    peer.send(request("POST", target, headers={"Expect": "100-continue", "Content-Length": str(size)}), "POST")
+    (answer,) = peer.heard()
+    assert (answer.status, answer.code) == (413, code)
+    assert peer.wire.is_closed
+
+
+@pytest.mark.parametrize(
+    ("target", "size"),
+    [
+        ("/v1/jobs", MOST_JSON_BYTES),
+        ("/v1/jobs/batch", MOST_BATCH_BYTES),
+        ("/v1/jobs/batch?atomic=1", MOST_BATCH_BYTES + 1),
+        ("/v1/functions/f/jobs", MOST_BATCH_BYTES + 1),
+    ],
+)
+def test_the_longest_bodies_are_asked_for(target: str, size: int) -> None:
+    harness = HttpHarness()
+    harness.setup.packet_bytes = 2 * MOST_BATCH_BYTES
+    peer = harness.peer("c")
+    peer.send(request("POST", target, headers={"Expect": "100-continue", "Content-Length": str(size)}), "POST")
+    assert peer.heard_raw() == b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 def test_a_connection_is_closed_if_the_client_says_so() -> None:

@@ -35,7 +35,7 @@ from switchgear.protocols.http.session import HttpSession
 from switchgear.protocols.http.submitting import HttpSubmission, created_json, json_submission
 from switchgear.protocols.pending_read import Step
 
-__all__ = ["HandleReservations", "on_reserve_handles", "on_submit_batch"]
+__all__ = ["MOST_BATCH_BYTES", "HandleReservations", "on_reserve_handles", "on_submit_batch"]
 
 MOST_BATCH_LINES: Final = 10_000
 MOST_BATCH_BYTES: Final = 8 * 1024 * 1024
@@ -107,8 +107,6 @@ def on_submit_batch(session: HttpSession, call: RouteCall) -> None:
         return
     if first is not None:
         raise field_problem("parameter", "first", "only an atomic batch has reserved handles")
-    if len(call.body) > MOST_BATCH_BYTES:
-        raise HttpProblem(413, "batch_too_large", f"such a batch has at most {MOST_BATCH_BYTES} bytes")
     count = line_count(call.body, MOST_BATCH_LINES)
     session.work_off(submit_each(session, call, count))
 

@@ -15,6 +15,7 @@ import httptools
 
 from switchgear.protocols.http.messages import REASONS, SINGLE_HEADERS, SUBMISSION_HEADERS, HttpRequest, RequestHead
 from switchgear.protocols.http.problems import HttpProblem
+from switchgear.protocols.http.recent_heads import USUAL_LINE, RecentHead
 
 __all__ = ["CONTINUE", "LAST_CHUNK", "HeadCache", "RequestDecoder", "answer_head", "chunk"]
 
@@ -28,13 +29,6 @@ MOST_CHUNK_DIGITS: Final = 12
 # A client sends the same head again and again.  So many are remembered, and none that is long.
 MOST_REMEMBERED: Final = 512
 LONGEST_REMEMBERED_BYTES: Final = 1_024
-
-# A first line with nothing in it that has to be looked at twice. The target decides nothing about the rest of such a
-# head: neither how it is framed, nor which headers are right.
-USUAL_LINE: Final = re.compile(rb"(GET|HEAD|POST|PUT|PATCH|DELETE) (/[A-Za-z0-9/:._~%?&=+,@-]*) HTTP/1\.1\r\n")
-USUAL_IN_TARGET: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789/:._~%?&=+,@-"
-
-LAST_NUMBER: Final = re.compile(rb"(/|/.*[^0-9])([0-9]{1,20})([^0-9]*)")
 
 # What may follow the last chunk; it is ignored, but must be what every reader takes for a header.
 TRAILER: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*")
@@ -196,11 +190,6 @@ class HeadCache:
 # --- requests ---
 
 
-def is_usual_target(target: bytes) -> bool:
-    """Whether `USUAL_LINE` has such targets."""
-    return target[:1] == b"/" and not target.translate(None, USUAL_IN_TARGET)
-
-
 class RequestDecoder:
     """Cuts a stream into requests.  After an error (`failure`) nothing more is understood."""
 
@@ -211,17 +200,10 @@ class RequestDecoder:
         self._state = HEAD
         self._start = b""  # of a head or of a line of the framing
         self._head: RequestHead | None = None  # of the request whose body is being read
-        self._last_bytes = b""  # the last head that was short
-        self._last_head: RequestHead | None = None
-        self._last_generation = 0
-        # That head before and after its target, if its first line is a usual one.
-        self._last_start = b""
-        self._last_rest = b""
-        # The same before and after the last number in the target, and how many digits it has; 0: there is none.
-        self._number_start = b""
-        self._number_rest = b""
-        self._number_digits = 0
-        self._number_end_bytes = 0  # of the target, after the number
+        # The kinds of heads that came last and before, if they were short.
+        self._recent: RecentHead | None = None
+        self._earlier: RecentHead | None = None
+        self._generation = 0  # of the cache when they were noted
         # A BytesIO gives its contents away without a copy, so a body of many megabytes is in memory once.
         self._body: BytesIO | None = None
         self._body_bytes = 0
@@ -284,32 +266,10 @@ class RequestDecoder:
         return requests
 
     def _read_head(self, data: bytes, start: int, requests: list[HttpRequest]) -> int:
-        last = self._last_head if self._last_generation == self.heads.generation else None
-        if last is not None:
-            end = start + len(self._last_bytes)
-            if data[start:end] == self._last_bytes:  # compiled, `startswith` takes three times as long
-                self._requests += 1
-                return self._read_after_head(last, data, end, requests)
-            digits_start = start + len(self._number_start)
-            digits_end = digits_start + self._number_digits
-            if self._number_digits and data[start:digits_start] == self._number_start:
-                # One report of a worker comes after the other: the targets differ in the number of the job.
-                end = digits_end + len(self._number_rest)
-                if data[digits_start:digits_end].isdigit() and data[digits_end:end] == self._number_rest:
-                    self._requests += 1
-                    target = data[start + len(self._last_start) : digits_end + self._number_end_bytes]
-                    return self._read_after_head(last.with_target(target), data, end, requests)
-            target_start = start + len(self._last_start)
-            if self._last_start and data[start:target_start] == self._last_start:
-                # The next request of a client has often the same headers, and another target.
-                target_end = data.find(b" ", target_start, target_start + MOST_TARGET_BYTES + 1)
-                end = target_end + len(self._last_rest)
-                if target_end > 0 and data[target_end:end] == self._last_rest:
-                    target = data[target_start:target_end]
-                    if is_usual_target(target):
-                        self._requests += 1
-                        self._note_number(target)
-                        return self._read_after_head(last.with_target(target), data, end, requests)
+        head = self._head_like_recent(data, start)
+        if head is not None and self._recent is not None:
+            self._requests += 1
+            return self._read_after_head(head, data, self._recent.end, requests)
         if data[start] == 13 and data.startswith(b"\r\n", start):
             return start + 2  # an empty line ahead of a request is allowed
         end = data.find(b"\r\n\r\n", start, start + MOST_HEAD_BYTES)
@@ -323,25 +283,34 @@ class RequestDecoder:
         head_bytes = data[start:end]
         head = self.heads.head(head_bytes)
         if len(head_bytes) <= LONGEST_REMEMBERED_BYTES:
-            self._last_bytes = head_bytes
-            self._last_head = head
-            self._last_generation = self.heads.generation
-            line = USUAL_LINE.match(head_bytes)
-            self._last_start = b"" if line is None else head_bytes[: line.start(2)]
-            self._last_rest = b"" if line is None else head_bytes[line.end(2) :]
-            self._note_number(b"" if line is None else line[2])
+            self._earlier = self._recent
+            self._recent = RecentHead(head_bytes, head)
+            self._generation = self.heads.generation
         return self._read_after_head(head, data, end, requests)
 
-    def _note_number(self, target: bytes) -> None:
-        """Remember where the last number in the target of the last head is."""
-        found = LAST_NUMBER.fullmatch(target)
-        if found is None:
-            self._number_digits = 0
-            return
-        self._number_start = self._last_start + found[1]
-        self._number_digits = found.end(2) - found.start(2)
-        self._number_end_bytes = len(found[3])
-        self._number_rest = found[3] + self._last_rest
+    def _head_like_recent(self, data: bytes, start: int) -> RequestHead | None:
+        """The head that starts here, if it is of a kind that was here before; `_recent` is this kind then."""
+        recent = self._recent
+        if recent is None:
+            return None
+        if self._generation != self.heads.generation:
+            self._recent = self._earlier = None
+            return None
+        head = recent.repeated(data, start)
+        if head is not None:
+            return head
+        earlier = self._earlier
+        if earlier is not None:
+            head = earlier.repeated(data, start)
+            if head is not None:
+                self._recent, self._earlier = earlier, recent
+                return head
+        head = recent.with_other_target(data, start, MOST_TARGET_BYTES)
+        if head is None and earlier is not None:
+            head = earlier.with_other_target(data, start, MOST_TARGET_BYTES)
+            if head is not None:
+                self._recent, self._earlier = earlier, recent
+        return head
 
     def _read_after_head(self, head: RequestHead, data: bytes, end: int, requests: list[HttpRequest]) -> int:
         """Begin with the body of a request whose head ends here; returns where to go on."""

@@ -63,7 +63,7 @@ class HttpSessionFactory(TcpSessionFactory):
         routes = (*ROUTES, *DASHBOARD_ROUTES) if url.text("dashboard") == "yes" else ROUTES
         router = Router(routes, BrowserGuard(name.strip() for name in names))
         setup = HttpSetup(router, self.server.handle_prefix, limits.packet_bytes, limits.name_bytes)
-        setup.shared = self.state
+        setup.share(self.state)
         own = blake2b(b"%b %d" % (self.server.handle_prefix, url.port), digest_size=4).hexdigest()
         setup.cookie_name = COOKIE_NAME + b"_" + own.encode()
         setup.idle_seconds = self.server.config.http.idle_seconds

@@ -58,6 +58,10 @@ class RequestHead:
         self.is_simple = False  # no header has an option of a job
         self.alike: RequestHead | None = None  # an earlier one that differs in its target only
         self.is_admitted = False  # by the rules for headers, as all are that differ in their targets only
+        # An earlier one that differs in the last number of its target only, so that its plan may be used again; and,
+        # of such an earlier one, where in its target that number is.
+        self.numbered: RequestHead | None = None
+        self.number_start = self.number_end = 0
         self.entry: Any = None  # the row for the last of those that differ in their targets; see `routing.Router`
         self.attempt = -1  # what its header Switchgear-Attempt says, once that was looked at
         self.plan: Any = None  # what a listener found out about it; see `routing.RoutePlan`

@@ -11,7 +11,15 @@ from switchgear.protocols.http.routing import RoutePlan
 from switchgear.verbs.answers import Incomplete
 from switchgear.verbs.completeness import UNREACHABLE_HEADER, WITHOUT_OWNER_HEADER
 
-__all__ = ["MOST_JSON_BYTES", "incomplete_lines", "json_too_long", "no_such_job", "refuse_search", "verb_problem"]
+__all__ = [
+    "MOST_JSON_BYTES",
+    "announced_problem",
+    "check_length",
+    "incomplete_lines",
+    "no_such_job",
+    "refuse_search",
+    "verb_problem",
+]
 
 # JSON is read in one step, some milliseconds for each MiB; long payloads and results have bodies of their own.
 MOST_JSON_BYTES: Final = 4 * 1024 * 1024
@@ -25,13 +33,29 @@ def no_such_job() -> HttpProblem:
     return HttpProblem(404, "job_not_found", text)
 
 
-def json_too_long() -> HttpProblem:
-    """The body of a request is too long for JSON, although it is not too long."""
-    text = (
-        f"a body has at most {MOST_JSON_BYTES} bytes of JSON; submit a longer payload with "
-        "POST /v1/functions/{function}/jobs, whose body it is"
-    )
-    return HttpProblem(413, "body_too_large", text)
+def check_length(plan: RoutePlan, body_bytes: int) -> None:
+    """Raise HttpProblem if a body is too long for what it is to be, although it is not too long for the server."""
+    route = plan.route
+    if route is None or route.body is None or body_bytes <= MOST_JSON_BYTES:
+        return
+    if route.has_json:
+        text = (
+            f"a body has at most {MOST_JSON_BYTES} bytes of JSON; submit a longer payload with "
+            "POST /v1/functions/{function}/jobs, whose body it is"
+        )
+        raise HttpProblem(413, "body_too_large", text)
+    most_bytes = route.body.most_bytes
+    if most_bytes and body_bytes > most_bytes and not plan.query.get(route.body.longer_with):
+        raise HttpProblem(413, "batch_too_large", f"such a batch has at most {most_bytes} bytes")
+
+
+def announced_problem(plan: RoutePlan, body_bytes: int) -> HttpProblem | None:
+    """Why a body of this length need not be sent at all (`Expect: 100-continue`); `None` if it is asked for."""
+    try:
+        check_length(plan, body_bytes)
+    except HttpProblem as problem:
+        return problem
+    return None
 
 
 def refuse_search(redaction: Redaction, arguments: dict[str, Any]) -> None:

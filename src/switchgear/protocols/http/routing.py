@@ -57,6 +57,8 @@ class BodyKind:
     media: str
     json: Any = None  # the type, for `application/json` and for each line of NDJSON
     is_required: bool = True
+    most_bytes: int = 0  # if it is shorter than `limits.packet_bytes` permits and is not one JSON value, which is, too
+    longer_with: str = ""  # a parameter with which this does not hold
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +146,7 @@ class TargetPattern:
         self.start = start.encode()
         self.end = end.encode()
         self.others = others  # what the segment must not be, because another route may be meant
+        self.has_numbered_others = any(any(48 <= byte <= 57 for byte in other) for other in others)  # digits
 
     def value(self, target: bytes) -> bytes:
         """The value of the segment; empty if the target is not as simple as most, so that it has to be looked at."""
@@ -163,18 +166,39 @@ class RoutePlan:
     def __init__(
         self,
         entry: RouteEntry,
-        path: Mapping[str, bytes],
+        path: Mapping[str, bytes] | None,
         given: Mapping[str, Any],
         problem: HttpProblem | None = None,
     ) -> None:
         self.entry = entry
         self.route = entry.route
-        self.path = path
+        self._path: Mapping[str, bytes] | None = path
+        self.name = ""  # of the only named segment of a path, instead of `_path`
+        self._value = b""
+        # Where in the target this value is, if it has the last number of the target; otherwise 0.
+        self.value_start = self.value_end = 0
         self.query = {**entry.defaults, **given} if given else entry.defaults  # all parameters
         self.given = given  # those of them that the request has
         self.problem = problem
         self.is_simple = False  # neither the query nor a header has an option of a job
         self.lease_us = -1  # of a request for a job, once that was looked at
+
+    def has_value(self, name: str, value: bytes) -> None:
+        """The path has one named segment, and this is its value."""
+        self._path = None
+        self.name = name
+        self._value = value
+
+    @property
+    def path(self) -> Mapping[str, bytes]:
+        """The values of the named segments of the path."""
+        if self._path is None:
+            self._path = {self.name: self._value}
+        return self._path
+
+    def value(self, name: str) -> bytes:
+        """The value of a named segment of the path."""
+        return self._value if name == self.name else self.path[name]
 
 
 class RouteCall:
@@ -190,12 +214,12 @@ class RouteCall:
 
     def argument(self, name: str) -> bytes:
         """The value of a named segment of the path."""
-        return self.plan.path[name]
+        return self.plan.value(name)
 
     def text(self, name: str) -> str:
         """The same as a text; raises HttpProblem."""
         try:
-            return self.plan.path[name].decode()
+            return self.plan.value(name).decode()
         except UnicodeDecodeError:
             raise HttpProblem(404, "not_found", f"{name} is not UTF-8") from None
 
@@ -272,14 +296,29 @@ class Router:
         alike = head.alike
         if alike is None or not alike.is_admitted:
             return None
+        numbered = head.numbered
+        if numbered is not None:
+            first: RoutePlan | None = numbered.plan
+            if first is not None and first.value_end:  # only the number within the value is another one
+                plan = RoutePlan(first.entry, None, NOTHING_GIVEN)
+                plan.has_value(first.name, head.target[first.value_start : first.value_end])
+                plan.is_simple = head.is_simple
+                return plan
         entry: RouteEntry | None = alike.entry
         if entry is None or entry.pattern is None:
             return None
-        value = entry.pattern.value(head.target)
+        pattern = entry.pattern
+        value = pattern.value(head.target)
         if not value:
             return None
-        plan = RoutePlan(entry, {entry.pattern.name: value}, NOTHING_GIVEN)
+        plan = RoutePlan(entry, None, NOTHING_GIVEN)
+        plan.has_value(pattern.name, value)
         plan.is_simple = head.is_simple
+        value_start = len(pattern.start)
+        value_end = value_start + len(value)
+        if value_start <= head.number_start and 0 < head.number_end <= value_end and not pattern.has_numbered_others:
+            plan.value_start = value_start
+            plan.value_end = value_end
         return plan
 
     def _made_plan(self, head: RequestHead) -> RoutePlan:

@@ -8,7 +8,6 @@ of every protocol: 201 means that the job is on disk.
 from __future__ import annotations
 
 import re
-from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
@@ -32,8 +31,9 @@ from switchgear.protocols.http.problems import HttpProblem, problem_body, refusa
 from switchgear.protocols.http.redaction import Redaction
 from switchgear.protocols.http.request_problems import (
     MOST_JSON_BYTES,
+    announced_problem,
+    check_length,
     incomplete_lines,
-    json_too_long,
     no_such_job,
     refuse_search,
     verb_problem,
@@ -84,7 +84,7 @@ class HttpSession(ByteSession):
         self.prefix = setup.handle_prefix
         self.client_id = b""
         self.decoder = RequestDecoder(setup.heads, setup.packet_bytes)
-        self.requests: deque[HttpRequest] = deque()
+        self.requests: list[HttpRequest] = []  # not answered yet, the next one at the end
         self.queued_bytes = 0  # about what those take
         self.call: RouteCall | None = None  # the request that is being answered
         self.wait: HttpWait | None = None  # what it waits for
@@ -111,9 +111,12 @@ class HttpSession(ByteSession):
             return
         requests = self.decoder.feed(data)
         if requests:
-            self.requests.extend(requests)
             for request in requests:
                 self.queued_bytes += len(request.body) + REQUEST_BYTES
+            requests.reverse()
+            if self.requests:  # some wait, and never very many
+                requests += self.requests
+            self.requests = requests
         if self.long_bytes and not self.out:
             self.long_bytes = 0
         if self.call is None:
@@ -136,7 +139,7 @@ class HttpSession(ByteSession):
                 self.deferred = [(len(requests), b"")]  # which is known here; that there are some is not
                 self.mark()
                 break
-            request = requests.popleft()
+            request = requests.pop()
             self.queued_bytes -= len(request.body) + REQUEST_BYTES
             self._handle(request)
         self._is_working = False
@@ -151,8 +154,10 @@ class HttpSession(ByteSession):
         if problem is None and not self.is_open:
             problem = self._access_problem(head, plan)
         if request.is_announced and problem is None:
-            self.send(CONTINUE)
-            return
+            problem = announced_problem(plan, head.content_bytes)
+            if problem is None:
+                self.send(CONTINUE)
+                return
         self.call = call = RouteCall(request, plan)
         if problem is not None:
             if request.is_announced:
@@ -162,8 +167,8 @@ class HttpSession(ByteSession):
             return
         assert plan.route is not None
         try:
-            if len(request.body) > MOST_JSON_BYTES and plan.route.has_json:
-                raise json_too_long()
+            if len(request.body) > MOST_JSON_BYTES:
+                check_length(plan, len(request.body))
             plan.route.handler(self, call)
         except (PeerError, Refused) as error:
             self.answer_error(error)

@@ -18,6 +18,7 @@ from switchgear.protocols.http.codec import (
 from switchgear.protocols.http.messages import BYTES, JSON, RequestHead
 from switchgear.protocols.http.redaction import Redaction
 from switchgear.protocols.http.routing import AnswerCounts, RoutePlan, Router
+from switchgear.protocols.http.workers import HttpWorkers
 
 if TYPE_CHECKING:
     from switchgear.protocols.http.session import HttpSession
@@ -55,7 +56,8 @@ class HttpSetup:
         self.redaction: Redaction | None = None  # see `use_redaction`
         self.streams = 0  # how many sessions watch; see `http.live_feed`
         self.request_counts: dict[str, AnswerCounts] = {}  # by route
-        self.shared: Any = None  # what all listeners share: workers and bulk actions; see `http.listener_state`
+        self.shared: Any = None  # what all listeners share: see `share`
+        self.workers: HttpWorkers | None = None  # of those
         self._date = b""
         self._date_seconds = -1
         # What begins and separates the parts of an answer to a submission; see `HttpSession.tell_created`.
@@ -66,6 +68,11 @@ class HttpSetup:
         self._given_bytes = -1  # of the payload
         self._no_content = b""
         self._until_us = 0  # when the date is another one
+
+    def share(self, shared: Any) -> None:
+        """Use what all HTTP listeners of a server share (`listener.HttpState`)."""
+        self.shared = shared
+        self.workers = shared.workers
 
     def use_redaction(self, rules: Sequence[str]) -> None:
         """Hide payloads and results by these rules from now on (`http.redact`)."""

@@ -11,11 +11,11 @@ from msgspec import UNSET
 
 from switchgear.access.permissions import EVERYBODY
 from switchgear.errors import Refused
-from switchgear.json_bytes import LONG_BYTES, bytes_of, plain, told
+from switchgear.json_bytes import bytes_of
 from switchgear.model import SECOND_US, Job
-from switchgear.model.job import PAYLOAD_KEY
 from switchgear.numbers import whole_number
 from switchgear.protocols.handles import number_in_handle
+from switchgear.protocols.http.polled_jobs import has_long_payload, polled_jobs, polled_jobs_json
 from switchgear.protocols.http.problems import HttpProblem, field_problem, validation_problem
 from switchgear.protocols.http.routing import RouteCall
 from switchgear.protocols.http.schemas import (
@@ -53,7 +53,8 @@ NOBODY: Final = "http"
 
 
 def workers_of(session: HttpSession) -> HttpWorkers:
-    workers: HttpWorkers = session.setup.shared.workers
+    workers = session.setup.workers
+    assert workers is not None
     return workers
 
 
@@ -385,34 +386,19 @@ def give_jobs(session: HttpSession, wait: PollWait, jobs: list[Job]) -> None:
     if peer.session is session:
         peer.session = None
     revoked, peer.revoked = peer.revoked, {}
-    answer = {
-        "jobs": [polled_job(session, peer, job) for job in jobs],
-        "revoked": [
-            {"handle": session.handle_text(job_id), "attempt": attempt, "reason": cause.name.lower()}
-            for (job_id, attempt), cause in revoked.items()
-        ],
-    }
-    if any(len(job.payload or b"") > LONG_BYTES for job in jobs):
+    stopped = [
+        {"handle": session.handle_text(job_id), "attempt": attempt, "reason": cause.name.lower()}
+        for (job_id, attempt), cause in revoked.items()
+    ]
+    timeouts_us = peer.worker.timeouts_us if peer.worker is not None else {}
+    setup = session.setup
+    if has_long_payload(jobs):
+        answer = {"jobs": polled_jobs(setup.handle_text, jobs, timeouts_us), "revoked": stopped}
         session.continue_with(partial(session.respond_json_in_steps, 200, answer, may_refuse=False))
     else:
-        session.respond_json(200, answer)
-
-
-def polled_job(session: HttpSession, peer: HttpWorker, job: Job) -> dict[str, Any]:
-    """A job as a registered worker gets it: `schemas.PolledJob`."""
-    timeout_us = peer.worker.timeouts_us.get(job.function, 0) if peer.worker is not None else 0
-    return {
-        "handle": session.handle_text(job.id),
-        "function": plain(job.function.name),
-        "attempt": job.start_number,
-        "payload": told(job.payload or b""),
-        "trace": job.trace.decode(),
-        "unique": plain(job.client_unique if job.unique.startswith(PAYLOAD_KEY) else job.unique),
-        "attempts": job.attempts,
-        "losses": job.losses if job.has_details else 0,
-        "attempts_limit": max(0, job.attempts_limit),
-        "timeout": ((job.timeout_us if job.has_details else 0) or timeout_us) / SECOND_US,
-    }
+        jobs_json = polled_jobs_json(setup.handle_json, jobs, timeouts_us)
+        stopped_json = msgspec.json.encode(stopped) if stopped else b"[]"
+        session.respond(200, b"".join([b'{"jobs":', jobs_json, b',"revoked":', stopped_json, b"}"]))
 
 
 class PollWait(WorkerWait):

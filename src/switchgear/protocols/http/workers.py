@@ -152,7 +152,8 @@ class HttpWorkers:
     def forget(self, peer: HttpWorker) -> None:
         """The engine does not have the worker any more."""
         self.by_id.pop(peer.id, None)
-        for job_id in peer.job_ids:
+        job_ids = {peer.single_id} if peer.is_single else peer.job_ids
+        for job_id in job_ids:
             entry = self.by_job.get(job_id)
             if entry is not None and entry[0] is peer:
                 del self.by_job[job_id]
@@ -161,7 +162,10 @@ class HttpWorkers:
 
     def give(self, peer: HttpWorker, job: Job) -> None:
         """Note that a worker holds a job."""
-        peer.job_ids.add(job.id)
+        if peer.is_single:
+            peer.single_id = job.id
+        else:
+            peer.job_ids.add(job.id)
         self.by_job[job.id] = (peer, job.start_number)
 
     def take_back(self, peer: HttpWorker, job_ids: list[int]) -> None:
@@ -181,10 +185,13 @@ class HttpWorkers:
     def reported(self, peer: HttpWorker, job_id: int, session: HttpSession | None = None) -> None:
         """The worker does not have the job any more; one that was there for it alone is kept for the next job on this
         connection, or deregistered."""
-        if job_id in self.by_job:
+        try:
             del self.by_job[job_id]
-        peer.job_ids.discard(job_id)
-        if peer.is_single and (session is None or not self.keep_taker(session, peer)):
+        except KeyError:  # it was given to another meanwhile, who has reported
+            pass
+        if not peer.is_single:
+            peer.job_ids.discard(job_id)
+        elif session is None or not self.keep_taker(session, peer):
             self.remove(peer)
 
 
@@ -211,7 +218,8 @@ class HttpWorker(Peer):
         self.worker: Worker | None = None
         self.transport: WorkerAddress | None = None  # under the name that other peers have for their connection
         self.session: HttpSession | None = None  # whose request waits for a job of this worker
-        self.job_ids: set[int] = set()  # given, and not reported on
+        self.job_ids: set[int] = set()  # given to a registered one, and not reported on
+        self.single_id = 0  # the last job that was given to another one
         # Jobs that were taken from it, each with its attempt, which it is told with its next request for jobs.
         self.revoked: dict[tuple[int, int], Cause] = {}
 

@@ -80,7 +80,7 @@ SUBMISSION_ROUTES: Final[tuple[Route, ...]] = (
             ),
             QueryParameter("first", PlainText(), "With `atomic`: the first of the reserved handles that the jobs get."),
         ),
-        body=BodyKind(NDJSON, schemas.JobSubmission),
+        body=BodyKind(NDJSON, schemas.JobSubmission, most_bytes=batch_requests.MOST_BATCH_BYTES, longer_with="atomic"),
         headers=TRACE,
         tag="submit",
         is_scoped=True,
