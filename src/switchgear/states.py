@@ -19,6 +19,7 @@ __all__ = [
     "READY",
     "RUNNING",
     "SCHEDULED",
+    "UNSUCCESSFUL_STATES",
     "WAITING",
     "CatchUp",
     "Cause",
@@ -54,6 +55,7 @@ EXPIRED: Final = JobState.EXPIRED
 
 QUEUED_STATES: Final = frozenset({WAITING, SCHEDULED, READY})
 FINAL_STATES: Final = frozenset({DONE, FAILED, CANCELLED, EXPIRED})
+UNSUCCESSFUL_STATES: Final = frozenset({FAILED, CANCELLED, EXPIRED})
 
 PRIORITY_NAMES: Final = ("high", "normal", "low")  # the priorities that a submitter can choose
 

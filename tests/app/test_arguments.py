@@ -19,7 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from switchgear import App, ArgumentError, Job, JobGroup, ResultError
-from switchgear.app.arguments import Arguments, _as_text
+from switchgear.app.arguments import Arguments
+from switchgear.app.type_hints import error_text
 
 APP = App("gearman://127.0.0.1")
 
@@ -443,8 +444,8 @@ class Later:
 
 
 def test_what_json_says_of_itself_stays_as_it_is() -> None:
-    assert _as_text(ValueError("JSON is malformed: invalid character (byte 3)")).startswith("JSON is malformed")
-    assert _as_text(ValueError("Expected `int`, got `str`")) == "expected int, got str"
+    assert error_text(ValueError("JSON is malformed: invalid character (byte 3)")).startswith("JSON is malformed")
+    assert error_text(ValueError("Expected `int`, got `str`")) == "expected int, got str"
 
 
 class Invoice:

@@ -225,7 +225,7 @@ NOBODY_COULD_HEAR: dict[str, str] = {
     "session.verb_answer await_commit": "needs a bulk action under way: tests/protocols/http/test_bulk.py",
     "submit_and_control.operation await_commit": "the same: tests/protocols/gearman/test_bulk.py",
     "submissions.reserve_ids concern_speaker": "needs more ids than are reserved: tests/net/test_hub_life.py",
-    "submissions.submit concern_speaker": "needs more ids than are reserved: tests/net/test_hub_life.py",
+    "submissions._enter_new concern_speaker": "needs more ids than are reserved: tests/net/test_hub_life.py",
     "engine.promise_report promise": "needs two nodes: tests/system/test_owners_reports.py",
     "foreign_predecessors.must_be_kept concern_speaker": "needs two nodes: tests/system/test_owners_edges_kills.py",
     "graph_submission._store_for_owners concern_speaker": "needs two nodes: tests/system/test_owners_edges.py",

@@ -25,7 +25,7 @@ from switchgear.app.injection import Scope
 from switchgear.app.lazy_transport import LazyTransport
 from switchgear.app.middleware import Middleware
 from switchgear.app.schedules import AppSchedules, TaskSchedule
-from switchgear.app.server_locations import ServerLocation, location_of
+from switchgear.app.server_locations import ServerLocation, locations_of
 from switchgear.app.task import AsyncTask, Task, new_task
 from switchgear.app.task_decorator import TaskDecorator
 from switchgear.app.task_modules import task_modules
@@ -111,18 +111,8 @@ class App:
         if urls is None:
             urls = os.environ.get(URL_VARIABLE, "").replace(",", " ").split() or DEFAULT_URL
         self.token = token
-        if payloads is not None:
-            from switchgear.app.payloads.codec import PayloadCodec
-
-            if not isinstance(payloads, PayloadCodec):
-                raise ConfigError(f"payloads is a PayloadCodec, not {payloads!r}")
-        self.payloads = payloads
-        listed = [urls] if isinstance(urls, str) else list(urls) if isinstance(urls, Iterable) else [urls]
-        if not all(isinstance(url, str) for url in listed):
-            raise ConfigError(f"urls is the URL of a server, or a list of them, not {urls!r}")
-        self.locations: list[ServerLocation] = [location_of(url, token) for url in listed]
-        if not self.locations:
-            raise ConfigError("an app needs the URL of a server")
+        self.payloads = _checked_codec(payloads)
+        self.locations = locations_of(urls, token)
         self._tasks: dict[str, Task[Any, Any]] = {}
         self.include = (include,) if isinstance(include, str) else tuple(include)
         self.discover = (discover,) if isinstance(discover, str) else tuple(discover)
@@ -661,6 +651,15 @@ def _handle_of(job: Job[Any] | str) -> str:
     if not isinstance(handle, str):
         raise TypeError(f"expected a job or the handle of one, not {job!r}")
     return handle
+
+
+def _checked_codec(codec: PayloadCodec | None) -> PayloadCodec | None:
+    if codec is not None:
+        from switchgear.app.payloads.codec import PayloadCodec
+
+        if not isinstance(codec, PayloadCodec):
+            raise ConfigError(f"payloads is a PayloadCodec, not {codec!r}")
+    return codec
 
 
 def _checked_exceptions(given: Iterable[type[Exception]]) -> tuple[type[Exception], ...]:

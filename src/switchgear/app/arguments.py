@@ -16,96 +16,37 @@ from __future__ import annotations
 
 import inspect
 import json
-import re
 import typing
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
 from switchgear.app.injection import injected_parameters
-from switchgear.app.type_codecs import decode_by_type, encode_by_type
+from switchgear.app.references import (
+    ENCODER,
+    REFERENCE,
+    Reference,
+    encode_unusual,
+    is_failure_reference,
+    is_reference,
+    refuse_false_references,
+    replace_references,
+)
+from switchgear.app.type_codecs import decode_by_type
+from switchgear.app.type_hints import Hint, error_text, read_result
 from switchgear.errors import ArgumentError, ResultError
 
-__all__ = ["Arguments", "Reference", "to_json"]
+__all__ = ["Arguments"]
 
 R = TypeVar("R")
 
-REFERENCE: Final = "$job"
-FAILED_TASK: Final = "failed"
-_REFERENCE_KEY: Final = b'"$job":'  # as our encoder writes it; a text with this in it has its quotes escaped
-_REFERENCE_TEXT: Final = b'"$job"'  # as any encoder writes it
 _FAILED_KEY: Final = b'"failed":'
 _OBJECT_OR_ARRAY: Final = msgspec.json.Decoder(dict[str, msgspec.Raw] | list[msgspec.Raw])
 # Values of these types, under a hint of the same type, are read as they were written; there is no need to try.
 _SIMPLE: Final = frozenset({bool, int, str})
+_REFERENCE_TEXT: Final = b'"$job"'  # as any encoder writes it
 _POSITIONAL: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-
-
-class Reference(ABC):
-    """An argument that refers to the result of a job, or to the results of several."""
-
-    @abstractmethod
-    def as_reference(self) -> Any:
-        """The JSON that is sent for it: an object with the key `$job`, or an array of these."""
-
-
-def encode_unusual(value: Any) -> Any:
-    """Convert a value of a type that msgspec does not know to a type that it knows."""
-    if isinstance(value, Reference):
-        return value.as_reference()
-    return encode_by_type(value)
-
-
-_ENCODER: Final = msgspec.json.Encoder(enc_hook=encode_unusual)
-_SORTED_ENCODER: Final = msgspec.json.Encoder(enc_hook=encode_unusual, order="deterministic")
-
-
-def to_json(value: Any, *, is_sorted: bool = False) -> bytes:
-    """JSON of anything that may be an argument; raises TypeError or ValueError."""
-    return (_SORTED_ENCODER if is_sorted else _ENCODER).encode(value)
-
-
-class Hint:
-    """One type hint: reads values of this type, and says in plain words what is wrong with others."""
-
-    def __init__(self, kind: Any) -> None:
-        self.kind = kind
-        self._decoder = msgspec.json.Decoder(kind, dec_hook=decode_by_type)  # TypeError: not a type for JSON
-
-    def read(self, data: bytes | msgspec.Raw) -> Any:
-        """The value in a piece of JSON; raises ValueError."""
-        try:
-            return self._decoder.decode(data)
-        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-            raise ValueError(_as_text(error)) from error
-
-    def convert(self, value: Any) -> Any:
-        """The value of already decoded JSON, in which bytes may occur; raises ValueError."""
-        if isinstance(value, bytes) and self.kind in (bytes, Any):
-            return value
-        try:
-            # Keys are text in JSON, whatever the hint says of them.
-            return msgspec.convert(value, self.kind, str_keys=True, dec_hook=decode_by_type)
-        except msgspec.ValidationError as error:
-            raise ValueError(_as_text(error)) from error
-
-
-def _as_text(error: Exception) -> str:
-    text = _WHERE.sub(_path_as_text, str(error)).replace("`", "")
-    # "Expected int" begins in lower case after a colon.  "JSON is malformed" stays as it is, and so does what a hook
-    # has raised, which may begin with the name of a class.
-    return text if text[1:2].isupper() or error.__cause__ is not None else text[:1].lower() + text[1:]
-
-
-# As msgspec says where in a value something is wrong; `$` is the value itself.
-_WHERE: Final = re.compile(r" - at (`key` in )?`\$([^`]*)`")
-
-
-def _path_as_text(match: re.Match[str]) -> str:
-    is_key, path = match.groups()
-    return (" as a key" if is_key else "") + (f" at {path}" if path else "")
 
 
 def _refuse_not_finite(value: Any, data: bytes) -> None:
@@ -241,22 +182,22 @@ class Arguments(Generic[R]):
             return self._raw(by_name)
         if self._is_simple and all(type(value) is hints[name].kind in _SIMPLE for name, value in by_name.items()):
             try:
-                return _ENCODER.encode(by_name)
+                return ENCODER.encode(by_name)
             except (TypeError, ValueError, OverflowError):
                 pass  # found again below, where it is known which one it is
         written: dict[str, msgspec.Raw] = {}
         for name, value in by_name.items():
             try:
-                data = _ENCODER.encode(value)
+                data = ENCODER.encode(value)
                 _refuse_not_finite(value, data)
                 if _REFERENCE_TEXT in data:
-                    _refuse_false_references(value, data, self.check_reference)
+                    refuse_false_references(value, data, self.check_reference)
                 else:
                     self._read(hints, name, data)  # what a worker will do
             except (TypeError, ValueError, OverflowError, RecursionError) as error:
                 raise ArgumentError(f"{self.name}: {name}: {error}") from error
             written[name] = msgspec.Raw(data)
-        return _ENCODER.encode(written)
+        return ENCODER.encode(written)
 
     def encode_with_references(self, by_name: Mapping[str, Any]) -> tuple[bytes, list[str]]:
         """The payload for arguments by name, and what `references` finds in it."""
@@ -277,7 +218,7 @@ class Arguments(Generic[R]):
                     break
             else:
                 try:
-                    return _ENCODER.encode(written), list(handles)
+                    return ENCODER.encode(written), list(handles)
                 except (TypeError, ValueError, OverflowError):
                     pass  # found again below, where it is known which one it is
         payload = self.encode_bound(by_name)
@@ -301,7 +242,7 @@ class Arguments(Generic[R]):
                 self.check_reference(value)
             except ValueError as error:
                 raise ArgumentError(f"{self.name}: {name}: {error}") from None
-            return _ENCODER.encode(value)
+            return ENCODER.encode(value)
         raise ArgumentError(f"{self.name}: {name}: expected bytes, got {type(value).__qualname__}")
 
     def with_defaults(self, by_name: Mapping[str, Any]) -> dict[str, Any]:
@@ -317,17 +258,17 @@ class Arguments(Generic[R]):
 
     def references(self, payload: bytes) -> list[str]:
         """Handles of the jobs whose results are wanted as arguments, in order, each once."""
-        if _REFERENCE_TEXT not in payload or (self.takes_bytes and not _is_reference(payload)):
+        if _REFERENCE_TEXT not in payload or (self.takes_bytes and not is_reference(payload)):
             return []
         found: dict[str, None] = {}
-        _replace_references(self._plain(payload), lambda handle, raw: found.setdefault(handle), found)
+        replace_references(self._plain(payload), lambda handle, raw: found.setdefault(handle), found)
         return list(found)
 
     def failure_references(self, payload: bytes) -> dict[str, str]:
         """Handles of the jobs whose failures are wanted as arguments, with the names of their tasks."""
         found: dict[str, Any] = {}
         if _FAILED_KEY in payload and _REFERENCE_TEXT in payload:
-            _replace_references(self._plain(payload), lambda handle, raw: None, found, is_for_failures=True)
+            replace_references(self._plain(payload), lambda handle, raw: None, found, is_for_failures=True)
         return {handle: name for handle, name in found.items() if name is not None}
 
     def decode(
@@ -342,7 +283,7 @@ class Arguments(Generic[R]):
         hints = self._resolve()
         has_references = _REFERENCE_TEXT in payload
         if self._takes_bytes:
-            if not (has_references and _is_reference(payload)):
+            if not (has_references and is_reference(payload)):
                 return (payload,), {}
             handle = self._plain(payload)[REFERENCE]
             return ((results or {}).get(handle),), {}
@@ -373,14 +314,14 @@ class Arguments(Generic[R]):
             opened: dict[str, msgspec.Raw] | list[msgspec.Raw] = _OBJECT_OR_ARRAY.decode(payload)
             return opened
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-            text = f"{self.name}: the payload is not a JSON object or array of arguments: {_as_text(error)}"
+            text = f"{self.name}: the payload is not a JSON object or array of arguments: {error_text(error)}"
             raise ArgumentError(text) from error
 
     def _plain(self, payload: bytes) -> Any:
         try:
             return msgspec.json.decode(payload)
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-            raise ArgumentError(f"{self.name}: the payload is not JSON: {_as_text(error)}") from error
+            raise ArgumentError(f"{self.name}: the payload is not JSON: {error_text(error)}") from error
 
     def _by_name(self, given: dict[str, Any] | list[Any]) -> dict[str, Any]:
         """Arguments by name, with an array for `*rest` as one of them."""
@@ -392,7 +333,7 @@ class Arguments(Generic[R]):
                 raise ArgumentError(f"{self.name}: at most {len(names)} positional arguments, got {len(given)}")
             if surplus and self._rest is not None:
                 is_raw = isinstance(surplus[0], msgspec.Raw)
-                by_name[self._rest] = msgspec.Raw(_ENCODER.encode(surplus)) if is_raw else surplus
+                by_name[self._rest] = msgspec.Raw(ENCODER.encode(surplus)) if is_raw else surplus
             given = by_name
         self._refuse_wrong_names(given)
         return given
@@ -437,10 +378,10 @@ class Arguments(Generic[R]):
             raise ArgumentError(f"{self.name}: the payload is not a JSON object or array of arguments")
         read: dict[str, Any] = {}
         for name, value in self._by_name(given).items():
-            if _is_failure_reference(value):
+            if is_failure_reference(value):
                 read[name] = next((failures[one[REFERENCE]] for one in value if one[REFERENCE] in failures), None)
                 continue
-            value = _replace_references(value, result_of)
+            value = replace_references(value, result_of)
             try:
                 if name == self._rest:
                     read[name] = tuple(hints[name].convert(item) for item in value)
@@ -479,7 +420,7 @@ class Arguments(Generic[R]):
         try:
             if hint.kind is bytes:
                 raise TypeError(f"expected bytes, got {type(value).__qualname__}")
-            data = _ENCODER.encode(value)
+            data = ENCODER.encode(value)
             if type(value) not in _SIMPLE or type(value) is not hint.kind:
                 _refuse_not_finite(value, data)
                 hint.read(data)
@@ -490,78 +431,4 @@ class Arguments(Generic[R]):
     def decode_result(self, data: bytes) -> R:
         """The result by the function's hint; without one, bytes that are not JSON stay bytes.  Raises ResultError."""
         self._resolve()
-        return typing.cast(R, _read_result(self._result, data, self.name))
-
-
-def _read_result(hint: Hint, data: bytes, name: str) -> Any:
-    if hint.kind is bytes:
-        return data
-    if not data:
-        data = b"null"  # workers in other languages may send nothing
-    try:
-        return hint.read(data)
-    except ValueError as error:
-        if hint.kind is Any:
-            return data
-        raise ResultError(f"the result of {name}: {error}") from error
-
-
-def read_untyped_result(data: bytes) -> Any:
-    """A result without a type hint: the JSON value, or the bytes if they are not JSON."""
-    return _read_result(_ANYTHING, data, "")
-
-
-_ANYTHING: Final = Hint(Any)
-
-
-def _is_reference(payload: bytes) -> bool:
-    return len(payload) < 1024 and payload.startswith(b'{"$job":')
-
-
-def _refuse_false_references(value: Any, data: bytes, check: Callable[[Reference], None]) -> None:
-    """Raise if a dict of the caller has the key `$job`, because it would be taken for a job; real jobs go to
-    `check`."""
-    count = 0
-
-    def hook(other: Any) -> Any:
-        nonlocal count
-        if isinstance(other, Reference):
-            check(other)
-            reference = other.as_reference()
-            count += len(reference) if isinstance(reference, list) else 1
-            return reference
-        return encode_unusual(other)
-
-    msgspec.json.encode(value, enc_hook=hook)
-    if data.count(_REFERENCE_KEY) != count:
-        raise ValueError(f"{REFERENCE!r} is kept for jobs and cannot be a key")
-
-
-def _is_failure_reference(value: Any) -> bool:
-    first = value[0] if isinstance(value, list) and value else None
-    return isinstance(first, dict) and first.keys() == {REFERENCE, FAILED_TASK}
-
-
-def _replace_references(
-    value: Any,
-    result_of: Callable[[str, bool], Any],
-    failed: dict[str, Any] | None = None,
-    *,
-    is_for_failures: bool = False,
-) -> Any:
-    """The values with each reference replaced by the result of its job; those to failures are added to `failed`, with
-    the names of their tasks if only these are wanted."""
-    if isinstance(value, dict):
-        handle = value.get(REFERENCE)
-        if isinstance(handle, str) and value.keys() == {REFERENCE, FAILED_TASK} and failed is not None:
-            failed[handle] = str(value[FAILED_TASK]) if is_for_failures else None
-            return None
-        if isinstance(handle, str) and value.keys() <= {REFERENCE, "bytes"}:
-            return result_of(handle, bool(value.get("bytes")))
-        return {
-            name: _replace_references(item, result_of, failed, is_for_failures=is_for_failures)
-            for name, item in value.items()
-        }
-    if isinstance(value, list):
-        return [_replace_references(item, result_of, failed, is_for_failures=is_for_failures) for item in value]
-    return value
+        return typing.cast(R, read_result(self._result, data, self.name))

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Any, Final
 
-from switchgear.app.arguments import Arguments, to_json
+from switchgear.app.arguments import Arguments
+from switchgear.app.references import to_json
 from switchgear.app.task_options import TaskOptions
 from switchgear.errors import ArgumentError
 from switchgear.job_options import JOB_OPTION_NAMED

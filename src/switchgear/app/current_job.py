@@ -245,7 +245,7 @@ class CurrentJob:
         return events
 
     def _value_of(self, name: str, data: bytes, kind: Any) -> Any:
-        from switchgear.app.arguments import Hint
+        from switchgear.app.type_hints import Hint
 
         try:
             return Hint(kind).read(data)
@@ -254,7 +254,7 @@ class CurrentJob:
 
     def _converted(self, value: Any, function: Callable[..., Any]) -> Any:
         """The result of a step as its function declares it."""
-        from switchgear.app.arguments import Hint
+        from switchgear.app.type_hints import Hint
 
         kind = typing.get_type_hints(function).get("return", Any) if hasattr(function, "__annotations__") else Any
         return Hint(kind).convert(value)

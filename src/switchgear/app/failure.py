@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from switchgear.app.arguments import FAILED_TASK, REFERENCE, Reference
+from switchgear.app.references import FAILED_TASK, REFERENCE, Reference
 from switchgear.app.reraised_exceptions import restored_failure
 from switchgear.client.gearman.job_subscriber import JobEnd
 from switchgear.errors import JobFailed, TaskFailed

@@ -16,9 +16,9 @@ from concurrent.futures import Future
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from switchgear.app.arguments import REFERENCE, Reference
 from switchgear.app.job import Job
 from switchgear.app.job_group import Handles, JobGroup
+from switchgear.app.references import REFERENCE, Reference
 from switchgear.app.transport import batches, refuse_to_block, telling
 from switchgear.client.gearman.error_codes import GRAPH_NOT_FOUND
 from switchgear.client.gearman.graph_request import GraphIds

@@ -9,13 +9,14 @@ from collections.abc import AsyncIterator, Generator, Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
-from switchgear.app.arguments import REFERENCE, Reference, read_untyped_result, to_json
 from switchgear.app.payloads.codec import PLAIN
 from switchgear.app.payloads.envelope import is_envelope
+from switchgear.app.references import REFERENCE, Reference, to_json
 from switchgear.app.reraised_exceptions import restored_failure
 from switchgear.app.server_answers import Explanation, JobInfo
 from switchgear.app.task_options import Priority, Seconds, TaskOptions
 from switchgear.app.transport import refuse_to_block
+from switchgear.app.type_hints import read_untyped_result
 from switchgear.client.gearman.job_subscriber import JobEnd, JobSubscriber, Progress
 from switchgear.client.gearman.pending_requests import UNKNOWN
 from switchgear.errors import ClientError, JobFailed, JobUnknown, ResultError

@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
-from switchgear.app.arguments import to_json
 from switchgear.app.chosen_values import short_key, shortened_label
 from switchgear.app.current_job import JobSuspended
 from switchgear.app.graph_plan import GraphPlan
 from switchgear.app.payloads.codec import PLAIN
 from switchgear.app.payloads.envelope import is_envelope
+from switchgear.app.references import to_json
 from switchgear.app.transport import only, refuse_to_block
 from switchgear.client.gearman.submit_request import SubmitRequest
 from switchgear.errors import ArgumentError, JobCancelled, ResultError, ServerRefused

@@ -11,9 +11,9 @@ from concurrent.futures import Future
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast, overload
 
-from switchgear.app.arguments import Reference
 from switchgear.app.awaited_jobs import AwaitedJobs
 from switchgear.app.job import Job
+from switchgear.app.references import Reference
 from switchgear.app.transport import refuse_to_block
 from switchgear.client.gearman.job_subscriber import JobEnd, JobSubscriber
 from switchgear.client.gearman.pending_requests import UNKNOWN

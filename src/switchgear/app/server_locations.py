@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
 from switchgear.client.address import ServerAddress, server_address
 from switchgear.client.cluster_nodes import NODE_SEPARATOR, ClusterNodes
+from switchgear.errors import ConfigError
 
-__all__ = ["EMBEDDED_SCHEME", "ClusterLocation", "FixedLocation", "ServerLocation", "location_of"]
+__all__ = ["EMBEDDED_SCHEME", "ClusterLocation", "FixedLocation", "ServerLocation", "location_of", "locations_of"]
 
 EMBEDDED_SCHEME: Final = "embedded:"
 
@@ -80,3 +82,13 @@ def location_of(url: str, token: str | None = None) -> ServerLocation:
 
         return EmbeddedLocation(url.strip())
     return ClusterLocation(url, token) if NODE_SEPARATOR in url else FixedLocation(url, token)
+
+
+def locations_of(urls: str | Iterable[str], token: str | None) -> list[ServerLocation]:
+    """The servers of an app; raises ConfigError."""
+    listed = [urls] if isinstance(urls, str) else list(urls) if isinstance(urls, Iterable) else [urls]
+    if not all(isinstance(url, str) for url in listed):
+        raise ConfigError(f"urls is the URL of a server, or a list of them, not {urls!r}")
+    if not listed:
+        raise ConfigError("an app needs the URL of a server")
+    return [location_of(url, token) for url in listed]

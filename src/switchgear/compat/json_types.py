@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any, Final
 from uuid import UUID
 
-from switchgear.app.arguments import Reference
+from switchgear.app.references import Reference
 
 __all__ = ["from_json_types", "to_json_types"]
 

@@ -14,8 +14,9 @@ from typing import Any, TypeAlias
 import msgspec
 
 from switchgear.errors import StorageError
-from switchgear.model import DONE, FAILED, FINAL_STATES, Function, Job, JobState, Schedule
+from switchgear.model import FAILED, FINAL_STATES, Function, Job, JobState, Schedule
 from switchgear.policy import Policy
+from switchgear.states import UNSUCCESSFUL_STATES
 from switchgear.storage.base import KEEP_ALL, LONGEST_SEARCHED_BYTES, JobQuery
 from switchgear.storage.function_rows import FunctionRow
 from switchgear.storage.sqlite_rows import PAYLOAD, decode_policy, has_key, is_exhausted, job_from_row
@@ -28,7 +29,6 @@ Row: TypeAlias = tuple[Any, ...]
 UnsuccessfulRow: TypeAlias = tuple[int, int, bytes]  # id, state, name
 Functions: TypeAlias = Mapping[int, Function]  # by the function's id in rows
 
-UNSUCCESSFUL_STATES = FINAL_STATES - {DONE}
 LARGEST_ID = 2**63 - 1
 # This many rows are examined in one step of a search, in two or three milliseconds.
 WINDOW_ROWS = 2_000

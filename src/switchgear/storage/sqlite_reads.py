@@ -18,9 +18,10 @@ from typing import Final, TypeVar
 
 from switchgear.errors import StorageError
 from switchgear.model import Job, JobState, PlainJob
+from switchgear.states import UNSUCCESSFUL_STATES
 from switchgear.storage.base import JobQuery
 from switchgear.storage.lone_thread import LoneThread
-from switchgear.storage.sqlite_reader import UNSUCCESSFUL_STATES, Functions, Reader, Row
+from switchgear.storage.sqlite_reader import Functions, Reader, Row
 
 __all__ = ["SqliteReads"]
 

@@ -124,20 +124,7 @@ def job_row(job: Job, function_id: int) -> JobRow:
     result = job.whole_result if state > RUNNING else job.result  # partial results are lost with the attempt
     error = job.error
     payload = job.payload
-    fields: tuple[Any, ...] = (
-        job.origin,
-        job.attempts_limit,
-        job.timeout_us,
-        job.expires_us,
-        job.reducer,
-        job.numerator,
-        job.denominator,
-        job.time_left_s,
-        job.progress_text,
-        job.warnings,
-        job.predecessors,
-        job.rank,
-    )
+    fields = _earlier_fields(job)
     keep_until_us = unique_until_us = 0
     if job.has_details:
         fields += _later_fields(job)
@@ -172,6 +159,23 @@ def job_row(job: Job, function_id: int) -> JobRow:
         # Only the store has the payload of a job without one: the row exists, and the update leaves the payload
         # unchanged.
         EMPTY if not payload else bytearray(payload) if len(payload) <= INLINE_PAYLOAD_BYTES else None,
+    )
+
+
+def _earlier_fields(job: Job) -> tuple[Any, ...]:
+    return (
+        job.origin,
+        job.attempts_limit,
+        job.timeout_us,
+        job.expires_us,
+        job.reducer,
+        job.numerator,
+        job.denominator,
+        job.time_left_s,
+        job.progress_text,
+        job.warnings,
+        job.predecessors,
+        job.rank,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from switchgear.states import DONE, FINAL_STATES, CatchUp, EdgePolicy, JobState
+from switchgear.states import FINAL_STATES, UNSUCCESSFUL_STATES, CatchUp, EdgePolicy, JobState
 
 __all__ = [
     "BULK_STATES",
@@ -44,7 +44,7 @@ LONGEST_INTERVAL_SECONDS: Final = 100_000 * 366 * 24 * 3600
 
 STATE_NAMES: Final = tuple(state.name.lower() for state in JobState)
 UNFINISHED_NAMES: Final = tuple(state.name.lower() for state in JobState if state not in FINAL_STATES)
-UNSUCCESSFUL_NAMES: Final = tuple(state.name.lower() for state in JobState if state in FINAL_STATES - {DONE})
+UNSUCCESSFUL_NAMES: Final = tuple(state.name.lower() for state in JobState if state in UNSUCCESSFUL_STATES)
 # Bulk actions, and the states of jobs that each can change.
 BULK_STATES: Final[Mapping[str, tuple[str, ...]]] = {"cancel": UNFINISHED_NAMES, "retry": UNSUCCESSFUL_NAMES}
 EDGE_POLICY_NAMES: Final = tuple(policy.name.lower() for policy in EdgePolicy)

@@ -43,6 +43,7 @@ from switchgear.protocols.handles import number_in_handle
 from switchgear.protocols.pending_read import Reading
 from switchgear.refusals import REFUSED_CONFLICT
 from switchgear.resources import shown_requirements
+from switchgear.states import UNSUCCESSFUL_STATES
 from switchgear.storage.base import JobQuery
 from switchgear.verbs.answers import (
     CancelAnswer,
@@ -65,7 +66,6 @@ CANCELLED_PER_STEP: Final = 50
 MOST_HANDLES = 50_000
 RETRIED_PER_STEP: Final = 5
 STATE_NAMES: Final = {state: state.name.lower() for state in JobState}
-UNSUCCESSFUL_STATES: Final = FINAL_STATES - {DONE}
 UNFINISHED_STATES: Final = frozenset(JobState) - FINAL_STATES
 
 

@@ -14,7 +14,8 @@ from switchgear.model import DONE, FINAL_STATES, Function, Job
 from switchgear.partitions import partition_of
 
 if TYPE_CHECKING:
-    from switchgear.testing.simulation.simulated_nodes import SimulatedNode, SimulatedNodes
+    from switchgear.testing.simulation.simulated_node import SimulatedNode
+    from switchgear.testing.simulation.simulated_nodes import SimulatedNodes
 
 __all__ = ["LinkMessage", "SimulatedEdges", "SimulatedLinks"]
 
