@@ -12,10 +12,12 @@ import click
 import msgspec
 import pytest
 
+from switchgear.app.app import App
 from switchgear.app.task_options import SUBMIT_OPTIONS, TASK_OPTIONS, TaskOptions
 from switchgear.cli.schedules import add
 from switchgear.cli.submit import submit
 from switchgear.client.gearman.submit_request import ExtendedOptions
+from switchgear.engine.submissions import OPTIONS_OF_JOBS
 from switchgear.engine.submit_options import SubmitOptions
 from switchgear.errors import OptionError
 from switchgear.job_options import (
@@ -30,6 +32,7 @@ from switchgear.job_options import (
 from switchgear.model import Function, Job, Schedule
 from switchgear.model.job_details import Details, shared_details
 from switchgear.net.operations.schedules import read_options, shown_options
+from switchgear.net.owners.messages import OPTIONS as LINK_OPTIONS
 from switchgear.protocols.gearman.messages import Packet
 from switchgear.storage.sqlite_extra import Extra
 from switchgear.storage.sqlite_rows import ERROR, JobRow, job_from_row, job_row
@@ -104,6 +107,30 @@ def test_jobs_share_what_the_table_says_they_can() -> None:
     job.details = shared_details(**shared)
     job.message = b"its own"
     assert {field: getattr(job, field) for field in shared} == shared
+
+
+@BY_NAME
+def test_a_job_that_another_node_is_to_own_has_it(option: JobOption) -> None:
+    """Its options travel with a link's messages, or with the row that its owner takes."""
+    if option.name in ARGUMENTS:
+        return
+    assert option.field in LINK_OPTIONS
+    if option.name not in ("unique_scope", "unique_policy", "unique_for", "after", "on_failure"):  # of its own code
+        assert option.field in OPTIONS_OF_JOBS
+
+
+@BY_NAME
+def test_the_memory_account_counts_it(option: JobOption) -> None:
+    """Of options that may be long, in a submission and in the job."""
+    if option.kept is Kept.NOT or option.kind not in (OptionKind.TEXT, OptionKind.REQUIREMENTS, OptionKind.TRACE):
+        return
+    long = b"x" * 200
+    assert SubmitOptions(**{option.field: long}).held_bytes() == SubmitOptions().held_bytes() + len(long)
+    job = Job(1, Function(b"f"), b"", b"", 0, 0, 0)
+    job.own_details()
+    before = job.measured_entry()
+    setattr(job, option.field, long)
+    assert job.measured_entry() == before + len(long)
 
 
 # --- the store ---
@@ -191,6 +218,23 @@ def test_the_python_library_has_these() -> None:
     assert {name for option in JOB_OPTIONS for name in option.python} >= (SUBMIT_OPTIONS & TASK_OPTIONS) - {"unique"}
     fields = {field.name for field in dataclasses.fields(TaskOptions)}
     assert {name for option in JOB_OPTIONS for name in option.python} <= fields
+
+
+@BY_NAME
+def test_the_python_library_sends_it(option: JobOption) -> None:
+    if option.name in ARGUMENTS or option.name in ("wait", "after", "on_failure"):
+        return
+    app = App("gearman://127.0.0.1:1")
+    task = app.register(lambda: None, "f", TaskOptions())
+    for name in option.python:
+        if name in ("at", "delay"):
+            continue  # checked where their moments are: tests/app/test_options.py
+        value = option.example[0] if option.kind is OptionKind.CHOICES else option.example
+        chosen = {name: {"retries": 2, "expires": 5.0}.get(name, value)}
+        if name.startswith("unique_"):
+            chosen["unique"] = True
+        sent = task.options(**chosen).requests.request_for((), {}, watch=False, trace="").options
+        assert option.name in sent
 
 
 def test_the_client_has_these() -> None:

@@ -320,6 +320,12 @@ def _key(value: Any, name: str) -> Any:
     raise ValueError(f"{name} is a text or a callable that is given the arguments, not {value!r}")
 
 
+def _text(value: Any, name: str) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{name} is a text, not {value!r}")
+    return value
+
+
 def _requirements(value: Any, name: str) -> tuple[str, ...]:
     try:
         return tuple(shown_requirements(canonical_requirements(value or ())))
@@ -362,6 +368,8 @@ def _check_of(option: JobOption) -> Callable[[Any, str], Any]:
         return _whole(0, option.most)
     if option.kind is OptionKind.SPAN:
         return _optional(duration_seconds if option.default == SERVERS_SETTING else _positive_seconds)
+    if option.kind is OptionKind.TEXT:
+        return _optional(_text)
     raise TypeError(f"a value of {option.name} has a type of its own in Python")
 
 
