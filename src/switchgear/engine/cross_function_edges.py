@@ -17,11 +17,20 @@ __all__ = ["CrossFunctionEdges"]
 class _Predecessor:
     """An unfinished job, and how many jobs of each other function wait for it."""
 
-    __slots__ = ("function", "waiting")
+    __slots__ = ("count", "first", "function", "others")
 
-    def __init__(self, function: Function) -> None:
+    def __init__(self, function: Function, first: Function) -> None:
         self.function = function
-        self.waiting: dict[Function, int] = {}
+        self.first = first  # usually the only function with jobs that wait for it; very many jobs have such an entry
+        self.count = 1  # how many jobs of that function wait for it; 0: none any more
+        self.others: dict[Function, int] | None = None  # the same of other functions
+
+    def waiting_functions(self) -> list[Function]:
+        """The functions with jobs that wait for it."""
+        functions = [self.first] if self.count else []
+        if self.others is not None:
+            functions.extend(self.others)
+        return functions
 
 
 class CrossFunctionEdges:
@@ -39,31 +48,48 @@ class CrossFunctionEdges:
         """Count one more job of this function that waits for an unfinished job of another."""
         entry = self._predecessors.get(predecessor.id)
         if entry is None:
-            entry = self._predecessors[predecessor.id] = _Predecessor(predecessor.function)
-        waiting = entry.waiting.get(function, 0)
-        entry.waiting[function] = waiting + 1
-        if not waiting:
+            self._predecessors[predecessor.id] = _Predecessor(predecessor.function, function)
+            is_new = True
+        elif entry.first is function:
+            is_new = entry.count == 0
+            entry.count += 1
+        else:
+            if entry.others is None:
+                entry.others = {}
+            count = entry.others.get(function, 0)
+            entry.others[function] = count + 1
+            is_new = count == 0
+        if is_new:
             counts = self._counts.setdefault(function, {})
-            counts[entry.function] = counts.get(entry.function, 0) + 1
+            counts[predecessor.function] = counts.get(predecessor.function, 0) + 1
 
     def remove(self, predecessor_id: int, function: Function) -> None:
         """Stop counting one job of this function that waited for that job. Does nothing if both have the same
         function."""
         entry = self._predecessors.get(predecessor_id)
-        if entry is None or function not in entry.waiting:
+        if entry is None:
             return
-        entry.waiting[function] -= 1
-        if not entry.waiting[function]:
-            del entry.waiting[function]
-            self._uncount(function, entry.function)
-            if not entry.waiting:
-                del self._predecessors[predecessor_id]
+        others = entry.others
+        if entry.first is function and entry.count:
+            entry.count -= 1
+            if entry.count:
+                return
+        elif others is not None and function in others:
+            others[function] -= 1
+            if others[function]:
+                return
+            del others[function]
+        else:
+            return
+        self._uncount(function, entry.function)
+        if not entry.count and not others:
+            del self._predecessors[predecessor_id]
 
     def ended(self, predecessor_id: int) -> None:
         """Remove a job that has ended."""
         entry = self._predecessors.pop(predecessor_id, None)
         if entry is not None:
-            for function in entry.waiting:
+            for function in entry.waiting_functions():
                 self._uncount(function, entry.function)
 
     def retried(self, predecessor: Job, waiting: Iterable[Job]) -> None:

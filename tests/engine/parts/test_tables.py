@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 from switchgear.engine.cross_function_edges import CrossFunctionEdges
 from switchgear.engine.deadlines import DeadlineKind
 from switchgear.engine.unsuccessful_jobs import LONGEST_NAME_BYTES, UnsuccessfulJobs
@@ -189,6 +191,28 @@ def test_functions_wait_for_each_other_as_long_as_their_jobs_do() -> None:
     assert edges.waits_for(mail.function) == {mail.function, resize.function}
     edges.clear()
     assert len(edges) == 0
+
+
+def test_jobs_of_several_functions_wait_for_one_job() -> None:
+    """As a plain table of counts would say, whatever comes and goes in which order."""
+    parts = Parts()
+    load, *others = (parts.job(name) for name in (b"load", b"resize", b"mail", b"log"))
+    for seed in range(50):
+        random = Random(seed)
+        edges, counts = CrossFunctionEdges(), dict.fromkeys([job.function for job in others], 0)
+        for _ in range(30):
+            function = random.choice(others).function
+            if random.random() < 0.5:
+                edges.add(load, function)
+                counts[function] += 1
+            else:
+                edges.remove(load.id, function)
+                counts[function] = max(0, counts[function] - 1)
+            waiting = {other for other in counts if load.function in edges.waits_for(other)}
+            assert waiting == {other for other, count in counts.items() if count}
+            assert len(edges) == bool(waiting)
+        edges.ended(load.id)
+        assert all(edges.waits_for(other) == {other} for other in counts)
 
 
 # --- StuckFunctions ---

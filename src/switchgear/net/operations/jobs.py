@@ -61,6 +61,7 @@ __all__ = ["JobOperations"]
 # The size of one step (`net.long_operations`): each takes about half a millisecond.
 STATES_PER_STEP: Final = 250
 CANCELLED_PER_STEP: Final = 50
+UNPACKED_PER_STEP: Final = 500
 # An answer has at most this many handles of cancelled jobs. A million would take 150 ms to encode, and block the server
 # meanwhile.
 MOST_HANDLES = 50_000
@@ -378,6 +379,7 @@ class JobOperations:
     def wait_for(self, handle: str, after: list[str], on_failure: str) -> Steps:
         """Let an unfinished job wait for others, and take it from its worker if it runs."""
         others = yield from self._ids_of(after)
+        yield from self._unpack(others)
         job = self._unfinished_job((yield from self._context.named_job(handle)))
         policy = EdgePolicy[on_failure.upper()]
         try:
@@ -390,6 +392,7 @@ class JobOperations:
     def spawn(self, handle: str, jobs: list[str]) -> Steps:
         """Let the jobs that wait for a job wait for others too."""
         others = yield from self._ids_of(jobs)
+        yield from self._unpack(others)
         job = self._unfinished_job((yield from self._context.named_job(handle)))
         count = 0
         try:
@@ -409,16 +412,25 @@ class JobOperations:
 
     def _ids_of(self, handles: list[str]) -> Steps:
         """The ids of jobs; raises LookupError if there is one that the server does not know."""
-        job_ids = tuple(self._context.job_id(handle) for handle in handles)
-        for start in range(0, len(job_ids), STATES_PER_STEP):
+        job_ids: list[int] = []
+        for start in range(0, len(handles), STATES_PER_STEP):
             if start:
                 yield False
-            some = job_ids[start : start + STATES_PER_STEP]
+            given = handles[start : start + STATES_PER_STEP]
+            some = [self._context.job_id(handle) for handle in given]
             found = yield from self._hub.find_states(some)
-            unknown = next((handle for handle, job_id in zip(handles[start:], some) if job_id not in found), None)
+            unknown = next((handle for handle, job_id in zip(given, some) if job_id not in found), None)
             if unknown is not None:
                 raise LookupError(f"there is no job {unknown[:100]}")
-        return job_ids
+            job_ids += some
+        return tuple(job_ids)
+
+    def _unpack(self, job_ids: tuple[int, ...]) -> Steps:
+        """Unpack jobs that others are about to wait for, which otherwise takes most of the step in which they begin."""
+        for start in range(0, len(job_ids), UNPACKED_PER_STEP):
+            for job_id in job_ids[start : start + UNPACKED_PER_STEP]:
+                self._engine.job(job_id)
+            yield False
 
     def _unfinished_job(self, job: Job) -> Job:
         """The engine's own object for a job; raises Refused if it has ended."""
