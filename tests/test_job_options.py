@@ -125,7 +125,8 @@ def test_the_memory_account_counts_it(option: JobOption) -> None:
     if option.kept is Kept.NOT or option.kind not in (OptionKind.TEXT, OptionKind.REQUIREMENTS, OptionKind.TRACE):
         return
     long = b"x" * 200
-    assert SubmitOptions(**{option.field: long}).held_bytes() == SubmitOptions().held_bytes() + len(long)
+    options: dict[str, Any] = {option.field: long}
+    assert SubmitOptions(**options).held_bytes() == SubmitOptions().held_bytes() + len(long)
     job = Job(1, Function(b"f"), b"", b"", 0, 0, 0)
     job.own_details()
     before = job.measured_entry()

@@ -193,18 +193,13 @@ class WorkerReports:
 
     def release(self, worker: Worker, job_id: int, start_number: int = 0) -> Job | None:
         """Return a job to its queue; the attempt does not count."""
-        job = self._reported(worker, job_id, start_number)
-        if job is None:
-            return None
-        if job.worker is not worker:
-            self._free(worker, job_id)
-            return job
-        self._attempts.detach(job)
-        self._transitions.requeue(job, Cause.GIVEN_BACK, goes_last=True)
-        return job
+        return self._requeue(worker, job_id, start_number, Cause.GIVEN_BACK, goes_last=True)
 
     def lost(self, worker: Worker, job_id: int, start_number: int = 0) -> Job | None:
         """Return a job to its queue because the worker to which this one had passed it on is gone."""
+        return self._requeue(worker, job_id, start_number, Cause.WORKER_LOST, goes_last=False)
+
+    def _requeue(self, worker: Worker, job_id: int, start_number: int, cause: Cause, *, goes_last: bool) -> Job | None:
         job = self._reported(worker, job_id, start_number)
         if job is None:
             return None
@@ -212,7 +207,7 @@ class WorkerReports:
             self._free(worker, job_id)
             return job
         self._attempts.detach(job)
-        self._transitions.requeue(job, Cause.WORKER_LOST)
+        self._transitions.requeue(job, cause, goes_last=goes_last)
         return job
 
     def could_not_be_sent(self, worker: Worker, job_id: int, lost: bytes = b"") -> Job | None:

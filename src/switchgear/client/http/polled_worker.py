@@ -83,11 +83,6 @@ class PolledWorker:
         self._is_grabbing = False
 
     @property
-    def is_used(self) -> bool:
-        """Whether the core is a worker."""
-        return bool(self._timeouts)
-
-    @property
     def has_jobs(self) -> bool:
         """Whether a job goes on, or its end was not reported yet."""
         return bool(self._held or self._reports)

@@ -174,7 +174,7 @@ class Outbound:
             if self.shared.is_closing:
                 self.shared.hub.begin_turn()
                 for pushed in current:
-                    self._hand_back(pushed)
+                    self._release(pushed)
                 continue
             if not current:
                 continue
@@ -196,7 +196,7 @@ class Outbound:
         function = pushed.job.function
         self._skipped_until_us[function.name] = self.shared.engine.now_us + SKIP_SECONDS * SECOND_US
         self.shared.engine.cannot_do(self.worker, function)
-        self._hand_back(pushed)
+        self._release(pushed)
 
     def _push(self, several: list[Pushed], last_id: int) -> None:
         commands = self.shared.commands
@@ -315,7 +315,7 @@ class Outbound:
         waiting, self._to_push = self._to_push, {}
         for several in waiting.values():
             for pushed in several:
-                self._hand_back(pushed)
+                self._release(pushed)
 
     def push_all_again(self) -> None:
         """Push all jobs again: this is another Redis, or it has lost its data."""
@@ -386,9 +386,9 @@ class Outbound:
     def _withdrawn(self, pushed: Pushed, answer: int) -> None:
         pushed.is_leaving = False
         if answer and self.jobs.get(pushed.job.id) is pushed:
-            self._hand_back(pushed)
+            self._release(pushed)
 
-    def _hand_back(self, pushed: Pushed) -> None:
+    def _release(self, pushed: Pushed) -> None:
         if self.jobs.get(pushed.job.id) is not pushed:
             return
         engine = self.shared.engine
@@ -408,7 +408,7 @@ class Outbound:
         self.shared.commands.add(("DEL", keys.mark(origin)))
         pushed = self.by_id.get((keys.function, job_id))
         if pushed is not None:
-            self._hand_back(pushed)
+            self._release(pushed)
         return True
 
     def revoked(self, job: Job) -> None:

@@ -217,9 +217,9 @@ class ZmtpRouter(PeerTransport):
 
     def _report_undelivered(self) -> None:
         undelivered, self._undelivered = self._undelivered, []
-        self.hand_back(undelivered)
+        self.put_back(undelivered)
 
-    def hand_back(self, messages: list[Message]) -> None:
+    def put_back(self, messages: list[Message]) -> None:
         """Tell the session that these messages were not delivered."""
         for message in messages:
             self.hub.telemetry.emit("peer_unreachable", protocol=self.messages.protocol, identity=message[0].hex())
@@ -388,7 +388,7 @@ class ZmtpSession(ByteSession):
         if self._is_known:
             self._is_known = False
             self.router.forget(self)
-            self._hand_back_queued()
+            self._put_back_queued()
 
     # --- output ---
 
@@ -448,16 +448,16 @@ class ZmtpSession(ByteSession):
             self.out = []
             self.connection.write(out)
 
-    def _hand_back_queued(self) -> None:
+    def _put_back_queued(self) -> None:
         queued = list(self.queued)
         self.queued.clear()
         self._queued_bytes = 0
-        self.router.hand_back(queued)
+        self.router.put_back(queued)
 
     def close_replaced(self) -> None:
         """Close the connection: a newer one has the same routing id."""
         self._is_known = False
-        self._hand_back_queued()
+        self._put_back_queued()
         self.connection.abort()
 
     # --- heartbeats ---

@@ -224,17 +224,17 @@ def change(world: SimulatedCluster) -> None:
     world.told.job(None, job, "changed", world)
 
 
-def settle(world: SimulatedCluster) -> None:
+def complete_unowned(world: SimulatedCluster) -> None:
     """Complete a job on the report of a worker that does not, or no longer, have it."""
     job = some_job(world) or some(world, list(world.ended_jobs.values()))
     if job is None:
         return
     can_be = world.engine.jobs.get(job.id) is job and job.state in (READY, RUNNING)
-    world.tell(f"{job} settled")
-    if world.engine.complete_unowned(job, b"settled") != can_be or (can_be and job.result != b"settled"):
-        broken(f"settling {job}, which {'can' if can_be else 'cannot'} be, gave {job.result!r}")
+    world.tell(f"{job} completed without a worker")
+    if world.engine.complete_unowned(job, b"completed") != can_be or (can_be and job.result != b"completed"):
+        broken(f"completing {job}, which {'can' if can_be else 'cannot'} be, gave {job.result!r}")
     if can_be:
-        world.told.job(None, job, "settled", world)
+        world.told.job(None, job, "completed", world)
 
 
 def pause(world: SimulatedCluster) -> None:
@@ -346,7 +346,7 @@ ACTIONS: Final[tuple[tuple[Action, float], ...]] = (
     (retry, 3),
     (add_predecessors, 2),
     (change, 2),
-    (settle, 1.5),
+    (complete_unowned, 1.5),
     (pause, 0.7),
     (resume, 2),
     (set_limits, 0.2),
