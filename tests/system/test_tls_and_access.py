@@ -356,6 +356,24 @@ def test_plain_text_at_a_tls_port(secured: Secured) -> None:
     eventually(lambda: complaint in secured.server.output(), "the server says so")
 
 
+@pytest.mark.parametrize(
+    ("scheme", "data", "answer"),
+    [
+        ("https", b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n", b"HTTP/1.1 400 Bad Request\r\n"),
+        ("gearmans", b"\0REQ\0\0\0\x10\0\0\0\x02hi", b"\0RES\0\0\0\x13"),
+        ("rediss", b"*1\r\n$4\r\nPING\r\n", b"-ERR this port speaks TLS, not Redis\r\n"),
+    ],
+)
+def test_a_peer_that_forgot_to_encrypt_is_told_in_its_protocol(
+    secured: Secured, scheme: str, data: bytes, answer: bytes
+) -> None:
+    with socket.create_connection((HOST, secured.ports[scheme]), timeout=30) as connection:
+        connection.sendall(data)
+        told = b"".join(iter(lambda: connection.recv(1000), b""))
+    assert told.startswith(answer)
+    assert b"TLS" in told
+
+
 def test_a_peer_that_does_not_hang_up_after_the_goodbye_is_disconnected(certificates: Certificates) -> None:
     port = free_port()
     listener = f"gearman://{HOST}:{port}?{certificates.options(client_ca=False)}"

@@ -42,6 +42,7 @@ __all__ = [
     "foreign_refusal",
     "is_too_short_to_tell",
     "looks_like_http",
+    "unencrypted_refusal",
 ]
 
 # Only the beginning is examined: a request line may be longer than the server is willing to hold.
@@ -153,11 +154,25 @@ def foreign_refusal(protocol: str, spoken_here: str) -> bytes:
     return b"ERR FOREIGN_PROTOCOL %b\r\n" % text.replace(" ", "+").encode()
 
 
+def unencrypted_refusal(start: bytes) -> bytes:
+    """An error for a peer that begins like this where TLS is needed, in its own protocol; empty if that is unknown."""
+    protocol = foreign_protocol(start, frozenset({TLS, SSL2}))
+    if protocol is None:
+        return b""
+    if protocol == HTTP:
+        return _http_answer("This port speaks TLS: use https.  The request was not executed.\n")
+    return foreign_refusal(protocol, "TLS")
+
+
 def _http_refusal(spoken_here: str) -> bytes:
-    body = (
+    return _http_answer(
         f"This port speaks {spoken_here}, not HTTP.  The request was not executed.\n"
         "The default port for HTTP is 4740.\n"
-    ).encode()
+    )
+
+
+def _http_answer(text: str) -> bytes:
+    body = text.encode()
     return (
         b"HTTP/1.1 400 Bad Request\r\n"
         b"Content-Type: text/plain; charset=utf-8\r\n"

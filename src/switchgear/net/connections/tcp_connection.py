@@ -20,6 +20,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, cast
 
 from switchgear.config import LimitsConfig
+from switchgear.net.connections.foreign_protocols import unencrypted_refusal
 from switchgear.net.connections.peer_user import is_same_user, user_behind
 from switchgear.net.connections.tls import TlsFailure, TlsStream
 from switchgear.protocols.session import ByteSession
@@ -206,7 +207,8 @@ class Connection(PeerTransport):
         fields = {"protocol": self.listener.url.scheme, "host": self.host, "port": self.port}
         self.hub.telemetry.emit("handshake_failed", reason=reason, **fields)
         if self.tls is not None and self.transport is not None:
-            self.transport.write(self.tls.take_outgoing())  # an alert, which says why
+            # An alert says why; a peer that does not speak TLS would not understand it.
+            self.transport.write(unencrypted_refusal(self.tls.start) or self.tls.take_outgoing())
             self.transport.close()
 
     # --- input ---

@@ -24,6 +24,8 @@ READ_BYTES: Final = 262_144
 WORLD_READABLE: Final = 0o004
 JOINED_BYTES: Final = 65_536  # shorter pieces are joined before they are encrypted: each call makes a record of its own
 
+START_BYTES: Final = 200  # enough to recognise a protocol that is not TLS
+
 # What OpenSSL says to bytes that are not TLS.
 NOT_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNEXPECTED_MESSAGE", "RECORD_LAYER_FAILURE"})
 
@@ -99,14 +101,18 @@ class TlsStream:
         self._object = context.wrap_bio(self._incoming, self._outgoing, server_side=server_side)
         self.is_ready = False  # the handshake is complete
         self.has_ended = False  # the peer has said that it sends no more
+        self.start = b""  # of what the peer has sent, until it is clear that this is TLS
 
     def receive(self, data: bytes) -> bytes:
         """The decrypted bytes among these; raises TlsFailure. There may be something to be sent then."""
         self._incoming.write(data)
         try:
             if not self.is_ready:
+                if len(self.start) < START_BYTES:
+                    self.start += data[:START_BYTES]
                 self._object.do_handshake()
                 self.is_ready = True
+                self.start = b""
             return self._read()
         except ssl.SSLWantReadError:
             return b""
