@@ -272,7 +272,6 @@ def test_beside_a_node_that_dies(postgres: Cluster, tmp_path: Path) -> None:
         for node in nodes:
             stack.callback(node.end)
             node.start()
-        for node in nodes:
             node.wait_until_it_answers()
         settled(nodes)
         assert lost.process is not None

@@ -126,12 +126,12 @@ function functionView(t) {
     const most = Math.max(...counts, 1);
     const all = counts.reduce((sum, value) => sum + value, 0);
     return html`<h3 class="small muted">${title}</h3>
-      <div class="scroller" tabindex="0" role="region" aria-label=${title}><table><caption class="hidden-text">${title}</caption>
+      ${all ? html`<div class="scroller" tabindex="0" role="region" aria-label=${title}><table><caption class="hidden-text">${title}</caption>
         <thead class="hidden-text"><tr><th scope="col">${t.times.upTo}</th><th scope="col">${t.times.share}</th><th scope="col">${texts.columns.jobs}</th></tr></thead>
-        <tbody>${counts.map((value, index) => (value || all === 0 ? html`<tr>
+        <tbody>${counts.map((value, index) => (value ? html`<tr>
           <td class="number">${bounds[index] === undefined ? `> ${format.span(bounds.at(-1))}` : `≤ ${format.span(bounds[index])}`}</td>
           <td class="grow2"><div class="bar"><i class="accent" .style=${`width:${(value / most) * 100}%`}></i></div></td>
-          <td class="number">${format.short(value)}</td></tr>` : nothing))}</tbody></table></div>`;
+          <td class="number">${format.short(value)}</td></tr>` : nothing))}</tbody></table></div>` : zero()}`;
   }
 
   function charts(series) {
