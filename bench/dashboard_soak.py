@@ -24,6 +24,8 @@ from pathlib import Path
 
 from tests.support.servers import HOST, free_port, running_switchgear
 
+from bench.servers import end_on_termination
+
 SCENARIO = Path(__file__).parents[1] / "tests" / "dashboard" / "browser" / "soak.mjs"
 CAN_DO, PRE_SLEEP, NOOP, GRAB_JOB, NO_JOB, JOB_ASSIGN, WORK_COMPLETE, SET_CLIENT_ID = 1, 4, 6, 9, 10, 11, 13, 22
 SUBMIT_JOB_BG = 18
@@ -59,19 +61,20 @@ def run_workers(port: int, count: int) -> None:
 
 
 def run_submitter(port: int, rate: float) -> None:
-    """A process that submits at a rate; what it cannot submit in time is left out."""
+    """A process that submits at a rate; what it is more than a second late with is left out."""
 
     async def run() -> None:
         reader, writer = await asyncio.open_connection(HOST, port)
         one = packet(SUBMIT_JOB_BG, b"soak", b"", b"x" * 100)
+        count = round(rate / TICKS_PER_SECOND)
+        due = time.monotonic()
         while True:
-            begun = time.monotonic()
-            count = round(rate / TICKS_PER_SECOND)
             writer.write(one * count)
             for _ in range(count):
                 header = await reader.readexactly(12)
                 await reader.readexactly(struct.unpack(">I", header[8:])[0])
-            await asyncio.sleep(max(0.0, begun + 1 / TICKS_PER_SECOND - time.monotonic()))
+            due = max(due + 1 / TICKS_PER_SECOND, time.monotonic() - 1)
+            await asyncio.sleep(max(0.0, due - time.monotonic()))
 
     with contextlib.suppress(KeyboardInterrupt, asyncio.IncompleteReadError, ConnectionError):
         asyncio.run(run())
@@ -86,6 +89,7 @@ def main() -> None:
     node, chromium = shutil.which("node"), shutil.which("chromium")
     if node is None or chromium is None:
         sys.exit("node and chromium are needed: make peers")
+    end_on_termination()
     url = f"http://{HOST}:{free_port()}"
     with running_switchgear("--listen", url) as server:
         processes = [

@@ -151,6 +151,20 @@ class TestScreen:
             if width >= 60:
                 assert max(len(click.unstyle(line)) for line in lines) <= width
 
+    @pytest.mark.parametrize("height", [8, 10, 16])
+    def test_a_low_screen_with_alarms_shows_rows_and_questions(self, height: int) -> None:
+        alarms = [{"level": "warning", "text": f"alarm {number}"} for number in range(5)]
+        screen = screen_with([function(f"f{number}", ready=number) for number in range(9)], alarms=alarms)
+        text = text_of_lines(screen, 60, height)
+        assert "FUNCTION" in text
+        assert "f8" in text
+        assert "alarm 0" in text or height < 10
+        screen.press("p")
+        assert "y/n: Stop handing out the jobs of f8?" in text_of_lines(screen, 60, height)
+        screen.press("n")
+        screen.press("?")
+        assert "enter          everything" in text_of_lines(screen, 60, height)
+
     def test_a_number_is_never_cut(self) -> None:
         assert "900.0M" in text_of_lines(screen_with([function("mail", ready=900_000_000)]), 60)
 

@@ -15,7 +15,7 @@ import sys
 import tempfile
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from tests.support.peers import require_node_script, require_program
 from tests.support.postgres import Cluster
 from tests.support.servers import HOST, Server, free_port, running_switchgear
 from tests.support.waiting import eventually
+from tests.system.owner_nodes import NAMES, OwnerNode, function_of, settled
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
 
@@ -34,6 +35,8 @@ ROOT = Path(__file__).parents[2]
 IMAGES = ROOT / "docs" / "images"
 PICTURES = Path(__file__).parent / "pictures"
 SCENARIO_SECONDS = 500
+# Longer than nodes wait for one that is silent, so that a page has the time to say so.
+DEATH_LEASE_SECONDS = 8.0
 
 
 def in_browser(scenario: str, *arguments: str) -> Any:
@@ -256,3 +259,26 @@ def test_the_nodes_of_a_cluster(postgres: Cluster) -> None:
     more = [word for setting in settings for word in ("--set", setting)]
     with serving("--store", postgres.new_url(), *more) as (_, url, _):
         assert in_browser("nodes", url, "ada")["problems"] == []
+
+
+@pytest.mark.xdist_group("postgresql")
+def test_beside_a_node_that_dies(postgres: Cluster, tmp_path: Path) -> None:
+    """The page of one of several owners: a job of another one, what is missing while that one is silent, and after."""
+    require_program("chromium")
+    url = postgres.new_url()
+    nodes = [OwnerNode(name, url, tmp_path, lease_seconds=DEATH_LEASE_SECONDS) for name in NAMES]
+    entry, _, lost = nodes
+    with ExitStack() as stack:
+        for node in nodes:
+            stack.callback(node.end)
+            node.start()
+            node.wait_until_it_answers()
+        settled(nodes)
+        assert lost.process is not None
+        owner = {"url": address(lost), "pid": lost.process.pid, "name": lost.name, "function": function_of(lost)}
+        told = {"url": address(entry), "owner": owner, "names": NAMES}
+        assert in_browser("owners", json.dumps(told))["problems"] == []
+
+
+def address(node: OwnerNode) -> str:
+    return f"http://{HOST}:{node.http_port}/"

@@ -8,7 +8,7 @@ from urllib.parse import unquote
 
 from switchgear.verbs.answers import Incomplete
 
-__all__ = ["UNREACHABLE_HEADER", "WITHOUT_OWNER_HEADER", "incomplete_of_headers", "told_incomplete"]
+__all__ = ["UNREACHABLE_HEADER", "WITHOUT_OWNER_HEADER", "incomplete_of_headers", "told_incomplete", "told_missing"]
 
 UNREACHABLE_HEADER: Final = "Switchgear-Unreachable"
 WITHOUT_OWNER_HEADER: Final = "Switchgear-Partitions-Without-Owner"
@@ -27,7 +27,12 @@ def incomplete_of_headers(headers: Mapping[str, str]) -> Incomplete | None:
 
 
 def told_incomplete(verb: str, incomplete: Mapping[str, Any]) -> str:
-    """A text that says what is missing."""
+    """A text that says what is missing in the answer to a verb."""
+    return f"the answer to {verb} lacks {told_missing(incomplete)}"
+
+
+def told_missing(incomplete: Mapping[str, Any]) -> str:
+    """A text that names what is missing."""
     texts: list[str] = []
     names = incomplete.get("unreachable") or []
     if names:
@@ -35,4 +40,4 @@ def told_incomplete(verb: str, incomplete: Mapping[str, Any]) -> str:
     lost = incomplete.get("partitions_without_owner") or 0
     if lost:
         texts.append(f"{lost} of 64 partitions of functions, which no node owns at this moment")
-    return f"the answer to {verb} lacks {' and '.join(texts)}"
+    return " and ".join(texts)

@@ -19,6 +19,12 @@ __all__ = ["KeyCommand", "Screen"]
 
 HISTORY: Final = 600  # figures of the past that are remembered
 MOST_ALARMS: Final = 3
+# The lines of the head: server, counts, three rates, oldest wait, alarms.  The lowest number stays longest on a screen that
+# has no room for all of them beside the least of a list, of details, or of the help.
+HEAD_IMPORTANCE: Final = (0, 1, 5, 4, 6, 3, 2, 7, 8)
+MOST_HEAD: Final = len(HEAD_IMPORTANCE)
+LEAST_LIST: Final = 4  # title, heads of the columns, two rows
+LEAST_DETAILS: Final = 6
 ALARM_STYLES: Final = {"critical": "red", "warning": "yellow"}
 STYLES: Final = {"paused": "yellow", "no worker": "red"}
 QUESTIONS: Final = {
@@ -198,8 +204,9 @@ class Screen:
 
     def lines(self, width: int, height: int) -> list[str]:
         """The screen, line by line, none of them longer than the width."""
-        head = self._head(width)
         foot = self._foot(width)
+        least = HELP.count("\n") + 1 if self.is_helping else LEAST_DETAILS if self.details is not None else LEAST_LIST
+        head = self._head(width, max(1, height - len(foot) - least))
         room = max(1, height - len(head) - len(foot))
         if self.is_helping:
             body = [_cut(line, width) for line in HELP.split("\n")]
@@ -217,7 +224,8 @@ class Screen:
         """The screen without keys, with as many lines as there are rows, to be printed once."""
         return [*self._head(width), *self._list(width, len(self.entries) + 2)]
 
-    def _head(self, width: int) -> list[str]:
+    def _head(self, width: int, most: int = MOST_HEAD) -> list[str]:
+        """At most so many lines about the server: on a low screen those that matter most."""
         overview = self.overview
         title = f"switchgear top  {printable(self.server)}"
         if overview is None:
@@ -243,7 +251,8 @@ class Screen:
         for alarm in overview["alarms"][:MOST_ALARMS]:
             text = _cut(f"! {printable(alarm['text'])}", width)
             lines.append(click.style(text, fg=ALARM_STYLES.get(alarm["level"], "yellow")))
-        return lines
+        by_importance = sorted(range(len(lines)), key=HEAD_IMPORTANCE.__getitem__)
+        return [lines[place] for place in sorted(by_importance[:most])]
 
     def _list(self, width: int, room: int) -> list[str]:
         """The title of the list, the heads of its columns, and the rows around the selected one."""

@@ -43,6 +43,8 @@ let identified = null; // who the browser is logged in as: a promise
 
 export const can = (role) => !server.identity?.roles || server.identity.roles.includes(role);
 
+const isLive = () => live.status === "live" && shown.view?.isLive;
+
 // --- drawing: at most once a frame ---
 
 let isDrawing = false;
@@ -92,6 +94,8 @@ function draw() {
   const title = view?.title ? view.title(route) : words.name;
   document.title = `${title} · Switchgear`;
   const [liveStyle, liveText] = liveWord();
+  // What was missing when a live view was opened may have come since.
+  const partial = (!isLive() && shown.lacking) || (route.view !== "overview" && live.topics.overview?.alarms?.find((each) => each.code === "incomplete")?.text);
   const group = (id) => {
     const places = PLACES.filter((each) => each.group === id && isOffered(each));
     return places.length ? html`<h2>${texts.groups[id]}</h2>${places.map(place)}` : nothing;
@@ -119,7 +123,7 @@ function draw() {
         </header>
         <main id="content" tabindex="-1">
           ${shown.problem && shown.data !== undefined ? html`<p class="alarm critical" role="alert"><span class="glyph">!</span>${shown.problem.message}</p>` : nothing}
-          ${shown.lacking ? html`<p class="alarm" role="status"><span class="glyph">!</span>${shown.lacking}</p>` : nothing}
+          ${partial ? html`<p class="alarm" role="status"><span class="glyph">!</span>${partial}</p>` : nothing}
           ${content()}
         </main>
       </div>
@@ -242,8 +246,7 @@ function announceRates(overview) {
 // Views without live topics, and all views without a live connection, are loaded again from time to time.
 setInterval(() => {
   if (document.hidden || !shown.view?.everySeconds || document.querySelector("dialog")) return;
-  const isLive = live.status === "live" && shown.view.isLive;
-  if (!isLive && Date.now() - shown.loadedAt > shown.view.everySeconds * 1000) load();
+  if (!isLive() && Date.now() - shown.loadedAt > shown.view.everySeconds * 1000) load();
 }, 1000);
 
 async function start() {

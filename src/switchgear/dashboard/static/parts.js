@@ -30,6 +30,13 @@ export const since = (seconds) =>
 export const counted = (value, target, style = "") =>
   value ? html`<a class=${style} href=${target} title=${format.count(value)}>${format.short(value)}</a>` : zero("0");
 
+// The workers of a function; none is a trouble where jobs wait for one.
+export const workersOf = (row, isWanted) =>
+  row.workers || !isWanted ? counted(row.workers, link("workers", "", { function: format.plain(row.name) })) : html`<span class="tag bad">${texts.none}</span>`;
+
+// Whether the job that was asked about still waits: it may have started since it was found.
+export const waits = (explanation) => ["ready", "waiting", "scheduled"].includes(explanation.state);
+
 export const tile = ({ label, value, unit = "", note = "", href = "", tone = "" }) => {
   const inside = html`
     <div class="label">${label}</div>

@@ -120,7 +120,7 @@ export const texts = {
   },
   functions: {
     none: "There is no function yet", noneText: "A function appears with its first worker or its first job.", noMatch: "No function fits",
-    filter: "Filter by name", paused: "paused", noWorker: "no worker", pause: "Pause", resume: "Resume", oldest: "Oldest", drain: "Empty in", trend: "Lately",
+    filter: "Filter by name", paused: "paused", pause: "Pause", resume: "Resume", oldest: "Oldest", drain: "Empty in", trend: "Lately",
     trendLabel: (name) => `Ready jobs of ${name} in the last two minutes`,
     pausedNow: (name) => `${name} is paused: its jobs wait.`, resumedNow: (name) => `${name} goes on.`,
     show: { all: "All", queued: "With jobs", starved: "Without workers", paused: "Paused", failing: "With failures" },
@@ -233,7 +233,7 @@ export const texts = {
   },
   nodes: {
     none: "This server is not one of several", noneText: "With their jobs in one PostgreSQL, several servers are a cluster: if the one that owns the jobs fails, another goes on. Start each of them so:",
-    name: "Node", role: "Role", version: "Version", silent: "Last sign of life", address: "Address", roles: { owner: "owns the jobs", standby: "stands by", gone: "gone" },
+    name: "Node", role: "Role", version: "Version", silent: "Last sign of life", address: "Address", roles: { owner: "owns the jobs", standby: "stands by", leaving: "leaves", gone: "gone" }, ownsSome: "owns functions", partitions: "Partitions of 64",
   },
   storage: {
     half: "1 of 2 commits", halfNote: "until they were on disk", mean: "Mean", commits: (count) => `of ${count} commits`, p99: "99 of 100", waiting: "Changes waiting",
@@ -273,7 +273,7 @@ export const texts = {
     pause: "Pause", resume: "Go on", zoomIn: "Zoom in", zoomOut: "Zoom out", back: "Earlier", forth: "Later", moment: "Go to a moment", export: "Export trace", canvas: "Task stream: a lane for each worker, a block for each attempt. The table below has the same.",
     help: "Wheel or + and −: zoom. Drag or ← →: move. Click: pin. Space: pause.", heatHelp: "Each lane is several workers: the stronger its colour, the busier they are. Click one to see them.", everybody: "All workers",
     heat: ({ range, share, failed, function: most }) => `${range} · ${Math.round(share * 100)} % busy, mostly ${most}${failed ? ` · ${failed} failed` : ""}`,
-    none: "Waiting for the first job that ends", noneText: "Attempts are recorded while somebody watches.", sampled: "Samples: too many jobs end to show each",
+    none: "Waiting for the first job that ends", noneText: "Attempts are recorded while somebody watches.", sampled: "Samples: too many jobs end to show each", ofOneNode: "Attempts at this node alone",
     fromLog: (every) => (every > 1 ? `From the job log, one run in ${every.toLocaleString("en")}` : "From the job log"), noLog: "Nothing was recorded before: the server has no job log (serve --joblog)",
     dropped: (count) => `${many(count, "attempt")} not shown`, lanes: (all) => many(all, "worker"), groups: (shown, all) => `${many(all, "worker")} in ${shown} lanes`, span: (text) => `${text} wide`, until: (moment) => `until ${moment}`, table: "The same as a table",
     started: "Started", took: "Took", outcome: "Outcome", pinned: "Pinned", unpin: "Unpin", outcomes: { done: "done", failed: "failed", cancelled: "cancelled", expired: "expired", requeued: "requeued", sampled: "seen running", running: "running" },

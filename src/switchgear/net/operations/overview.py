@@ -203,7 +203,9 @@ class OverviewOperations:
             text = f"{unread} connections do not read what they are sent; {max(0, closed)} were closed for it recently"
             alarms.append(alarm("slow_readers", text, None, unread + max(0, closed)))
         if missed > 0:
-            alarms.append(alarm("schedule_missed", f"schedules missed ticks {missed} times recently", None, missed))
+            alarms.append(
+                alarm("schedule_missed", f"schedules missed {counted(missed, 'tick')} recently", None, missed)
+            )
         recorder = self._context.recorder
         waiting = recorder.waiting if recorder is not None else 0
         if waiting > MANY_LOG_ROWS or overrun > 0:

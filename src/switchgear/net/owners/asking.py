@@ -31,6 +31,9 @@ __all__ = ["CHANGE_SECONDS", "LIST_SECONDS", "Asking", "NodeSilent", "value_of"]
 # How long another node may take for its part of a list, and for a change.
 LIST_SECONDS: Final = 3.0
 CHANGE_SECONDS: Final = 10.0
+# How long one may take of which nothing was heard since the last question that it did not answer in time: lists, and
+# pages that follow them, would otherwise stand still for `LIST_SECONDS` each time, until the node is replaced.
+SILENT_SECONDS: Final = 0.2
 # While a function has no owner, this often is looked for one, for so many leases.
 LOOK_SECONDS: Final = 0.1
 PATIENCE_LEASES: Final = 2
@@ -89,10 +92,19 @@ class Asking:
 
     def ask(self, node: OtherNode, verb: str, given: Mapping[str, Any], seconds: float) -> PendingRead:
         """Ask another node for its part; the result is a `VerbAnswer`, or None if there is none in time."""
-        if node.link is None:
+        link = node.link
+        if link is None:
             return finished_read()
-        read = node.link.ask(verb, msgspec.json.encode(given))
-        timer = asyncio.get_running_loop().call_later(seconds, read.finish, None)
+        read = link.ask(verb, msgspec.json.encode(given))
+        if link.is_silent and seconds <= LIST_SECONDS:
+            seconds = SILENT_SECONDS
+        heard = link.messages_received
+
+        def give_up() -> None:
+            link.is_silent = link.messages_received == heard
+            read.finish(None)
+
+        timer = asyncio.get_running_loop().call_later(seconds, give_up)
         read.on_abandoned = timer.cancel
         return read
 

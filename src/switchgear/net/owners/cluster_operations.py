@@ -31,7 +31,7 @@ from switchgear.protocols.pending_read import Reading, Step, awaited
 from switchgear.protocols.session import Session
 from switchgear.refusals import REFUSED_COUNT, REFUSED_STORAGE
 from switchgear.verbs.answers import Incomplete
-from switchgear.verbs.completeness import told_incomplete
+from switchgear.verbs.completeness import told_missing
 from switchgear.verbs.operator_verb import OperatorVerb, Reach
 from switchgear.verbs.table import VERBS
 
@@ -98,7 +98,7 @@ class ClusterOperations(Operations):
             return (yield from self._states(parts, values))
         answer = MERGES[row.name](parts, values)
         if row.name == "overview":
-            answer["alarms"] += [alarm("incomplete", told_incomplete("overview", each)) for each in missing]
+            answer["alarms"] += [alarm("incomplete", f"not shown: {told_missing(each)}") for each in missing]
         return answer
 
     def watch_in_steps(self, topic: str, rows: list[Any]) -> Iterator[Step]:

@@ -165,6 +165,8 @@ class NodeLink(LinkConnection):
         self._last_number = 0
         self.is_usable = False
         self.is_closed = False
+        self.messages_received = 0
+        self.is_silent = False  # whether nothing was received since a question that was not answered in time
         self.why_failed = ""
         self.node_id = handshake.to_node_id
         self.served: dict[bytes, tuple[str, int]] = {}
@@ -219,6 +221,8 @@ class NodeLink(LinkConnection):
         self._hub.begin_turn()
 
     def received(self, message: Any) -> None:
+        self.messages_received += 1
+        self.is_silent = False
         if isinstance(message, AboutRuns):
             self._borrowing.told_of_run(self, message)
         elif isinstance(message, ChannelMessage):

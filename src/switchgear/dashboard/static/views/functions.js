@@ -1,6 +1,6 @@
 // The list of functions, and the page of one.
 
-import { html, nothing, table, functionLink, counted, empty, sparkline, sorted, bar, command, filterBox, zero, choice, jobsOf, actionsColumn, tile, panel, jobLink, state, since, more, toJob, legend } from "../parts.js";
+import { html, nothing, table, functionLink, counted, workersOf, empty, sparkline, sorted, bar, command, filterBox, zero, choice, jobsOf, actionsColumn, tile, panel, jobLink, state, since, more, toJob, legend, waits } from "../parts.js";
 import { texts } from "../texts.js";
 import { get, optional } from "../api.js";
 import { rowsOf } from "../live.js";
@@ -38,7 +38,7 @@ function functionsView(t) {
   };
 
   const mark = (row) =>
-    row.paused ? html` <span class="tag warn">${t.paused}</span>` : row.ready && !row.workers ? html` <span class="tag bad">${t.noWorker}</span>` : nothing;
+    row.paused ? html` <span class="tag warn">${t.paused}</span>` : nothing;
 
   return {
     isLive: true,
@@ -82,7 +82,7 @@ function functionsView(t) {
               { title: t.drain, cell: drain, style: "number" },
               { title: texts.states.done, cell: (row) => counted(row.done, jobs(row, "done")), style: "number", sort: "done" },
               { title: texts.states.failed, cell: (row) => counted(row.failed, jobs(row, "failed"), "bad"), style: "number", sort: "failed" },
-              { title: texts.columns.workers, cell: (row) => counted(row.workers, link("workers", "", { function: format.plain(row.name) })), style: "number", sort: "workers" },
+              { title: texts.columns.workers, cell: (row) => workersOf(row, row.ready), style: "number", sort: "workers" },
               ...actionsColumn(can("operate"), (row) => html`
                 <button class="button small" aria-label=${`${row.paused ? t.resume : t.pause} ${format.plain(row.name)}`} @click=${() => pauseFunction(row.name, !row.paused)}>${row.paused ? t.resume : t.pause}</button>`),
             ],
@@ -126,12 +126,12 @@ function functionView(t) {
     const most = Math.max(...counts, 1);
     const all = counts.reduce((sum, value) => sum + value, 0);
     return html`<h3 class="small muted">${title}</h3>
-      <div class="scroller" tabindex="0" role="region" aria-label=${title}><table><caption class="hidden-text">${title}</caption>
+      ${all ? html`<div class="scroller" tabindex="0" role="region" aria-label=${title}><table><caption class="hidden-text">${title}</caption>
         <thead class="hidden-text"><tr><th scope="col">${t.times.upTo}</th><th scope="col">${t.times.share}</th><th scope="col">${texts.columns.jobs}</th></tr></thead>
-        <tbody>${counts.map((value, index) => (value || all === 0 ? html`<tr>
+        <tbody>${counts.map((value, index) => (value ? html`<tr>
           <td class="number">${bounds[index] === undefined ? `> ${format.span(bounds.at(-1))}` : `≤ ${format.span(bounds[index])}`}</td>
           <td class="grow2"><div class="bar"><i class="accent" .style=${`width:${(value / most) * 100}%`}></i></div></td>
-          <td class="number">${format.short(value)}</td></tr>` : nothing))}</tbody></table></div>`;
+          <td class="number">${format.short(value)}</td></tr>` : nothing))}</tbody></table></div>` : zero()}`;
   }
 
   function charts(series) {
@@ -181,7 +181,7 @@ function functionView(t) {
           ${tile({ label: texts.states.done, value: format.short(figures.done), href: to({ state: "done" }), note: t.sinceStart })}
           ${tile({ label: texts.states.failed, value: format.short(figures.failed), tone: figures.failed ? "bad" : "", href: to({ state: "failed" }), note: figures.requeued ? t.requeued(format.short(figures.requeued)) : t.sinceStart })}
         </div>
-        ${reasons ? panel(t.why, html`${reasons.reasons.map((reason) => html`<div class="reason"><p>${reason.text}</p></div>`)}`, jobLink(reasons.handle)) : nothing}
+        ${reasons && waits(reasons) ? panel(t.why, html`${reasons.reasons.map((reason) => html`<div class="reason"><p>${reason.text}</p></div>`)}`, jobLink(reasons.handle)) : nothing}
         ${panel(t.rates, charts(series), html`<span class="chips">${Object.entries(RANGES).map(([seconds, text]) => choice(seconds === range, refined({ range: seconds }), text))}</span>`)}
         <div class="columns">
           ${times ? panel(t.times.title, html`<div class="inside stack">${histogram(t.times.wait, times.bounds, times.wait.counts)}${histogram(t.times.run, times.bounds, times.run.counts)}</div>`) : nothing}

@@ -1,6 +1,6 @@
 // What happens now: the overview, and who submits to whom.
 
-import { html, nothing, tile, panel, more, table, command, functionLink, jobLink, state, since, bar, counted, jobsOf, empty, zero, legend } from "../parts.js";
+import { html, nothing, tile, panel, more, table, command, functionLink, jobLink, state, since, bar, counted, workersOf, jobsOf, empty, zero, legend } from "../parts.js";
 import { texts } from "../texts.js";
 import { get, optional } from "../api.js";
 import { rowsOf } from "../live.js";
@@ -101,7 +101,7 @@ function overviewView(t) {
         { title: texts.columns.queue, cell: (row) => bar([["running", row.running, texts.states.running], ["ready", row.ready, texts.states.ready], ["waiting", row.total - row.ready - row.running, texts.states.waiting]], busiest[0].total), style: "bare" },
         { title: texts.states.running, cell: (row) => counted(row.running, jobsOf(row.name, "running")), style: "number" },
         { title: texts.states.ready, cell: (row) => counted(row.ready, jobsOf(row.name, "ready")), style: "number" },
-        { title: texts.columns.workers, cell: (row) => (row.workers ? counted(row.workers, link("workers", "", { function: format.plain(row.name) })) : html`<span class="tag warn">${texts.none}</span>`), style: "number" },
+        { title: texts.columns.workers, cell: (row) => workersOf(row, true), style: "number" },
       ],
       rows: busiest.map((row) => ({ ...row, key: format.plain(row.name) })),
       target: (row) => link("function", format.inPath(row.name)),

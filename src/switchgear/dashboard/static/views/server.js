@@ -276,7 +276,8 @@ function nodesView(t) {
     everySeconds: 2,
     load: (route, signal) => get("v1/nodes", {}, signal),
     render({ data, at }) {
-      const role = (node) => html`<span class="state ${node.role === "gone" ? "failed" : node.role === "owner" ? "running" : "waiting"}" data-glyph=${node.role === "gone" ? "✕" : node.role === "owner" ? "▶" : "◌"}>${t.roles[node.role] || node.role}</span>`;
+      const shares = data.filter((node) => node.partitions).length > 1;
+      const role = (node) => html`<span class="state ${node.role === "gone" ? "failed" : node.role === "owner" ? "running" : "waiting"}" data-glyph=${node.role === "gone" ? "✕" : node.role === "owner" ? "▶" : "◌"}>${shares && node.role === "owner" ? t.ownsSome : t.roles[node.role] || node.role}</span>`;
       return html`<section class="panel">${table({
         caption: texts.views.nodes.name, at,
         columns: [
@@ -284,6 +285,7 @@ function nodesView(t) {
           { title: t.role, cell: role },
           { title: t.address, cell: (node) => html`<span class="mono">${node.address}</span>` },
           { title: t.version, cell: (node) => node.version },
+          ...(shares ? [{ title: t.partitions, cell: (node) => node.partitions || zero("0"), style: "number" }] : []),
           { title: t.silent, cell: (node) => html`<span class=${node.silent_seconds > 10 ? "bad" : ""}>${format.span(node.silent_seconds)}</span>`, style: "number" },
         ],
         rows: data.map((node) => ({ ...node, key: node.name })),

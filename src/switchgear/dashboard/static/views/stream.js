@@ -19,6 +19,7 @@ const present = new Lanes();
 const past = new Lanes();
 let asked = null; // what the job log was asked for, and has answered: {since, until, every, stored}
 let isAsking = false;
+let isOfOneNode = false; // whether other servers of a cluster run jobs as well: their attempts are not in the stream
 let before = null; // how far the job log was asked for what was before the attempts that were watched; null: not at all
 let pinned = null;
 let heardAt = 0; // when the last event came, by the clock of the server
@@ -121,7 +122,7 @@ const short = (name) => (name.length > 40 ? `${name.slice(0, 39)}…` : name);
 
 // What is to be known about the picture.
 function notes(model, shown) {
-  const said = [];
+  const said = isOfOneNode ? [t.ofOneNode] : [];
   if (model === past) said.push(t.fromLog(asked.every));
   else if (usesLog(shown) && asked && !asked.stored) said.push(asked.problem || t.noLog);
   else if (present.sampled) said.push(t.sampled);
@@ -144,6 +145,7 @@ export const views = { stream: {
     asked = pinned = before = null;
     tableRows = [];
     written = "@";
+    optional("v1/nodes").then((nodes) => { isOfOneNode = nodes?.filter((node) => node.partitions).length > 1; }, () => {});
   },
   load: async (route, signal, previous) => {
     if (previous) return previous;

@@ -1,6 +1,6 @@
 // Work that waits, has failed, or comes by itself: why waiting, errors, schedules.
 
-import { html, nothing, functionLink, jobLink, empty, panel, counted, jobsOf, table, since, zero, choice, onlyFunction, actionsColumn, state, time, command, filterBox, sparkline } from "../parts.js";
+import { html, nothing, functionLink, jobLink, empty, panel, counted, jobsOf, table, since, zero, choice, onlyFunction, actionsColumn, state, time, command, filterBox, sparkline, waits } from "../parts.js";
 import { texts } from "../texts.js";
 import { get, optional, post, remove } from "../api.js";
 import { link, refined } from "../router.js";
@@ -20,7 +20,7 @@ function whyView(t) {
     if (!page.jobs.length) return { row, job: null, reasons: [] };
     const job = page.jobs[0];
     const explanation = await optional(`v1/jobs/${encodeURIComponent(job.handle)}/explain`, {}, signal, { reasons: [] });
-    return { row, job, reasons: explanation.reasons };
+    return { row, job, reasons: waits(explanation) ? explanation.reasons : [] };
   }
 
   async function load(route, signal) {
