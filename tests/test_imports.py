@@ -21,6 +21,12 @@ HEAVY = (
 )
 HELP = "from switchgear.cli.main import main\nmain(['--help'], prog_name='switchgear', standalone_mode=False)"
 FOR_HELP = {"inspect"}  # click imports it
+WORKER = "import switchgear.cli.worker\nimport switchgear.cli.worker_app"
+# Memory and time of every worker, for what few of them do.
+NOT_FOR_WORKERS = (
+    *("bz2", "ctypes", "difflib", "lzma", "multiprocessing", "resource", "secrets", "shutil", "sqlite3", "tempfile"),
+    *("rich", "uvloop", "zmq", "switchgear.config", "switchgear.engine", "switchgear.model", "switchgear.storage"),
+)
 
 
 @pytest.mark.parametrize(
@@ -31,6 +37,18 @@ def test_only_what_is_needed_is_imported(program: str, needed: set[str]) -> None
     script = f"{program}\nimport sys\nprint(*sorted(set({HEAVY!r}) & set(sys.modules)))\n"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert set(done.stdout.splitlines()[-1].split()) <= needed
+
+
+def test_a_worker_imports_only_what_it_needs() -> None:
+    script = f"{WORKER}\nimport sys\nprint(*sorted(set({NOT_FOR_WORKERS!r}) & set(sys.modules)))\n"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
+
+
+def test_whether_the_package_is_compiled_is_told_without_importing_the_engine() -> None:
+    script = "import sys\nimport switchgear\nprint('switchgear.engine' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False"]
 
 
 @pytest.mark.parametrize(

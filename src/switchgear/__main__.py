@@ -1,6 +1,6 @@
 """`python -m switchgear` is the `switchgear` command."""
 
-from switchgear.cli.main import main
+from switchgear.cli.entry_point import main
 
 if __name__ == "__main__":
-    main(prog_name="switchgear")
+    main()

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import base64
 import binascii
+import os
 from collections.abc import Iterator
-from secrets import token_hex
 from typing import Any, Final
 
 import msgspec
@@ -21,7 +21,7 @@ LONG_BYTES: Final = 256 * 1024
 # What is encoded at a time: a multiple of 3, so that all pieces in base64 can be joined.
 PIECE_BYTES: Final = 96 * 1024
 # Stands for a long value while the rest is encoded. Nobody can guess it, so nothing else contains it.
-PLACE: Final = token_hex(16)
+PLACE: Final = os.urandom(16).hex()
 
 
 class LongBytes:

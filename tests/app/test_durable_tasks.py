@@ -262,6 +262,45 @@ def test_results_of_steps_and_times_that_cannot_be_kept(server: InMemoryServer) 
         too_long.submit().result()
 
 
+def test_two_steps_of_one_name_are_refused(server: InMemoryServer) -> None:
+    ran.clear()
+
+    @app.task(name="send_all")
+    def send_all(people: list[str], numbered: bool) -> int:
+        for number, _ in enumerate(people):
+            current_job().step(f"send-{number}" if numbered else "send", charge, number)
+        current_job().sleep(1)
+        return len(people)
+
+    job = send_all.submit(["ann", "bob"], numbered=False)
+    with pytest.raises(TaskFailed, match=r"has made the step send already in this run: give each step a name"):
+        job.result()
+    assert ran == [("charge", 0)]
+    numbered = send_all.submit(["ann", "bob"], numbered=True)
+    server.advance(1)  # its steps are recalled in the second run
+    assert numbered.result() == 2
+    assert ran == [("charge", 0), ("charge", 0), ("charge", 1)]
+
+
+def test_a_step_that_failed_may_be_made_again(server: InMemoryServer) -> None:
+    tries: list[int] = []
+
+    def fail_once() -> str:
+        tries.append(1)
+        if len(tries) == 1:
+            raise OSError("no connection")
+        return "there"
+
+    @app.task(name="persistent")
+    def persistent() -> str:
+        try:
+            return current_job().step("fetch", fail_once)
+        except OSError:
+            return current_job().step("fetch", fail_once)
+
+    assert persistent.submit().result() == "there"
+
+
 def test_a_job_is_completed_without_a_run(server: InMemoryServer) -> None:
     job = part.options(delay=600).submit(3)
     job.complete(10)

@@ -67,6 +67,8 @@ def shrink(path: str, width: int = 128) -> str:
         ({"durable": "yes"}, ValueError, "durable is True or False, not 'yes'"),
         ({"name": ""}, ValueError, "'' cannot be the name of a task"),
         ({"name": "a\0b"}, ValueError, "cannot be the name of a task"),
+        ({"name": "mail\n"}, ValueError, "'mail\\n' cannot be the name of a task"),
+        ({"name": "\x1b[31mmail"}, ValueError, "cannot be the name of a task"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )

@@ -549,6 +549,8 @@ def test_another_broker_is_not_used_and_the_program_hears_of_it(monkeypatch: pyt
         (lambda: app.control.inspect(), "see switchgear --help"),
         (lambda: app.worker_main(["worker"]), "switchgear worker MODULE:APP"),
         (lambda: add.delay(1, 1).then(print), "use link="),
+        (lambda: add.delay(1, 1).get_leaf(), r"its last task: get"),
+        (lambda: add.replace(add.s(1, 1)), r"current_job\(\).spawn"),
         (lambda: crontab(nowfun=print), "timezone"),
     ],
 )

@@ -46,6 +46,14 @@ def with_context(task: Any = None) -> str:
     return str(task.id)
 
 
+@huey.task(context=True, retries=2)
+def counted_down(task: Any = None) -> str:
+    seen.append(task.retries)
+    if task.retries:
+        raise ValueError("again")
+    return "at last"
+
+
 @huey.task()
 def fail() -> None:
     raise ValueError("broken")
@@ -95,6 +103,13 @@ def test_retries(server: InMemoryServer) -> None:
     assert len(seen) == 2
     server.advance(10)
     assert result() == "at last"
+
+
+def test_a_task_knows_how_often_it_is_tried_again(server: InMemoryServer) -> None:
+    result = counted_down()
+    server.advance(1)
+    server.advance(1)
+    assert (result(), seen) == ("at last", [2, 1, 0])
 
 
 def test_a_failed_task(server: InMemoryServer) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import warnings
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -13,6 +14,7 @@ import pytest
 from switchgear.compat import rq
 from switchgear.compat.not_supported import NotSupported
 from switchgear.compat.rq import Callback, Dependency, Job, NoSuchJobError, Queue, Retry, Worker, get_current_job
+from switchgear.compat.rq.job import JobStatus
 from switchgear.compat.rq.queue import app_of, use_as_default
 from switchgear.testing import in_memory
 from switchgear.testing.in_memory_server import InMemoryServer
@@ -105,8 +107,23 @@ def test_dependencies(queue: Queue) -> None:
     assert second.is_deferred
     failed = queue.enqueue(broken)
     assert queue.enqueue(note, "never", depends_on=failed).is_failed
+    assert (second.dependency, second.fetch_dependencies()) == (first, [first])
     assert queue.enqueue(note, "anyway", depends_on=Dependency([failed], allow_failure=True)).is_finished
     assert calls == [("anyway",)]
+
+
+def test_the_names_of_the_module_of_jobs(queue: Queue) -> None:
+    job_module = importlib.import_module("switchgear.compat.rq.job")  # `rq.job` is the decorator
+    assert (job_module.Dependency, job_module.Retry, job_module.Callback) == (Dependency, Retry, Callback)
+    assert queue.enqueue(note).get_status() is JobStatus.FINISHED
+    assert JobStatus.FINISHED == "finished"
+    assert queue.enqueue(note, job_timeout=60).timeout == 60
+
+
+def test_the_queues_of_a_server(server: InMemoryServer) -> None:
+    for name in ("low", "high"):
+        Queue(name, connection=URL).enqueue(note)
+    assert {queue.name for queue in Queue.all(connection=URL)} >= {"low", "high"}
 
 
 def test_callbacks(queue: Queue) -> None:
@@ -158,7 +175,11 @@ def test_without_a_worker() -> None:
         (lambda queue: queue.enqueue(note, pipeline=object()), "enqueue_many"),
         (lambda queue: queue.enqueue("x".upper), "methods of objects"),
         (lambda queue: queue.failed_job_registry, "switchgear jobs --state failed"),
+        (lambda queue: queue.started_job_registry, "switchgear jobs --state running"),
         (lambda queue: queue.enqueue(note).delete(), "cancel"),
+        (lambda queue: queue.enqueue(note).get_position(), "switchgear explain"),
+        (lambda queue: Worker.all(connection=URL), "switchgear workers"),
+        (lambda queue: Worker.count(queue=queue), "switchgear workers"),
         (lambda queue: Queue(serializer="pickle"), "JSON"),
     ],
 )

@@ -84,6 +84,7 @@ class CurrentJob:
         self._on_progress = on_progress
         self._app: App | None = None
         self._job_events: JobEvents | None = None
+        self._made_steps: set[str] = set()  # in this run
         self._stop_reason = ""
         self._stopping: threading.Event | None = None  # made for the first who waits for it: most jobs never do
         self._lock = threading.Lock()
@@ -193,16 +194,19 @@ class CurrentJob:
     def step(self, name: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a function once for the job, however often its task is called: later runs are given its result.
 
-        The name is the step's own within the job. The result has to be JSON, and is remembered for 30 days. If the
+        The name is the step's own within the job: a second step of that name raises ValueError. The result has to be JSON, and is remembered for 30 days. If the
         worker is lost in the middle of the function, the function is called again.
         """
         from switchgear.app.job_events import STEP
 
+        self._check_step(name)
         event, known = self._events.run(self._events.recall(STEP, name))
         if event.has_come:
+            self._made_steps.add(name)
             return cast(T, self._converted(known, function))
         result = function(*args, **kwargs)
         self._events.run(self._events.remember(event, result))
+        self._made_steps.add(name)
         return result
 
     async def step_async(
@@ -211,12 +215,23 @@ class CurrentJob:
         """`step` for a coroutine function."""
         from switchgear.app.job_events import STEP
 
+        self._check_step(name)
         event, known = await self._events.run_async(self._events.recall(STEP, name))
         if event.has_come:
+            self._made_steps.add(name)
             return cast(T, self._converted(known, function))
         result = await function(*args, **kwargs)
         await self._events.run_async(self._events.remember(event, result))
+        self._made_steps.add(name)
         return result
+
+    def _check_step(self, name: str) -> None:
+        """Raise ValueError if the step was made in this run: its function would silently not be called again."""
+        if name in self._made_steps:
+            raise ValueError(
+                f"{self.handle} has made the step {name} already in this run: give each step a name of its own, such as"
+                f" {name}-2"
+            )
 
     def spawn(self, step: GraphStep[J]) -> J:
         """Submit a signature, group or chain; whatever waits for this job waits for these jobs too.

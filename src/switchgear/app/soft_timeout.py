@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -25,6 +24,8 @@ def raise_after(seconds: float, error: type[BaseException]) -> Iterator[None]:
 
     A thread inside of a system call gets it when the call returns.
     """
+    import ctypes  # few tasks have a soft time limit
+
     lock = threading.Lock()
     is_over = False
     thread_id = threading.get_ident()

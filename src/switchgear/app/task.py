@@ -15,7 +15,7 @@ from switchgear.app.argument_rows import argument_rows
 from switchgear.app.arguments import Arguments
 from switchgear.app.open_graph import OPEN_GRAPH
 from switchgear.app.predecessors import check_same_server
-from switchgear.app.task_functions import check_function, task_name
+from switchgear.app.task_functions import check_function, check_name, task_name
 from switchgear.app.task_options import SubmitKeywords, TaskOptions
 from switchgear.app.task_requests import TaskRequests
 from switchgear.app.tracing import SendSpan
@@ -492,7 +492,6 @@ def new_task(app: App | None, function: Callable[..., Any], name: str | None, op
         raise TypeError(f"{function.name} is a task already")
     check_function(function, name)
     name = task_name(function) if name is None else name
-    if not name or "\0" in name or name.encode(errors="ignore").decode() != name:
-        raise ValueError(f"{name!r} cannot be the name of a task")
+    check_name(name)
     kind = AsyncTask if inspect.iscoroutinefunction(function) else Task
     return kind(app, function, name, options)

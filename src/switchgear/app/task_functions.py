@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-__all__ = ["check_function", "task_name"]
+__all__ = ["check_function", "check_name", "task_name"]
+
+# They would break the lines of logs and of text commands, and change the colours of terminals.
+_CONTROL_CHARACTER: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def check_function(function: Any, name: str | None) -> None:
@@ -47,3 +51,9 @@ def task_name(function: Callable[..., Any]) -> str:
     if "<lambda>" in function.__qualname__:
         raise ValueError("a lambda has no name that a worker could know; give one: app.task(name=...)")
     return f"{module}.{function.__qualname__}"
+
+
+def check_name(name: str) -> None:
+    """Raise ValueError if servers, logs and terminals could not show this name of a task as one text."""
+    if not name or _CONTROL_CHARACTER.search(name) or name.encode(errors="ignore").decode() != name:
+        raise ValueError(f"{name!r} cannot be the name of a task")

@@ -7,7 +7,6 @@ a worker in the night.
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,8 +17,8 @@ from typing import Any, Final, Literal, NamedTuple, TypedDict
 
 from switchgear.backoff import Backoff
 from switchgear.job_options import JOB_OPTIONS, SERVERS_SETTING, JobOption, OptionKind
-from switchgear.model import PRIORITY_NAMES
 from switchgear.resources import canonical_requirements, shown_requirements
+from switchgear.states import PRIORITY_NAMES
 from switchgear.units import LONGEST_SECONDS, SECONDS_PER_UNIT, duration_seconds
 
 __all__ = ["EDGE_POLICIES", "Priority", "Rate", "Seconds", "SubmitKeywords", "TaskKeywords", "TaskOptions"]
@@ -230,6 +229,8 @@ def _unknown(name: str, allowed: frozenset[str]) -> str:
         return f"there is no option {name}: {_ELSEWHERE[name]}"
     if name in _SYNONYMS and _SYNONYMS[name] not in allowed:
         return f"there is no option {name}; {_unknown(_SYNONYMS[name], allowed)}"
+    import difflib  # for this message only
+
     near = [_SYNONYMS[name]] if name in _SYNONYMS else difflib.get_close_matches(name, allowed, 1)
     hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(allowed))}"
     return f"there is no option {name}; {hint}"

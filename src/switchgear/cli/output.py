@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import os
-import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -304,6 +303,8 @@ def print_table(
 
     If the screen has no room for some columns, standard error says which.
     """
+    import shutil  # which imports compression libraries
+
     on_terminal = sys.stdout.isatty()
     width = shutil.get_terminal_size().columns if on_terminal else None
     lines, hidden = table_lines(columns, [[printable(cell) for cell in row] for row in rows], width, styles)

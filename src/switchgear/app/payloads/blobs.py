@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 import time
 from abc import ABC, abstractmethod
 from hashlib import sha256
@@ -54,6 +53,8 @@ class DirectoryBlobs(BlobStore):
         if path.exists():
             os.utime(path)  # as if stored now
             return
+        import tempfile  # few apps store blobs
+
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".new-", delete=False) as file:
             try:

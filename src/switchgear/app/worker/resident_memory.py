@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import sys
 from typing import Final
 
@@ -16,7 +15,11 @@ _MAXRSS_UNIT_BYTES: Final = 1 if sys.platform == "darwin" else 1024
 def resident_bytes() -> int:
     """The resident memory of this process; where the system does not tell it (no /proc), the most it has ever been."""
     found = _read(_STATM)
-    return found if found is not None else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _MAXRSS_UNIT_BYTES
+    if found is not None:
+        return found
+    import resource  # Linux needs it never
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _MAXRSS_UNIT_BYTES
 
 
 def resident_bytes_of(pid: int) -> int | None:

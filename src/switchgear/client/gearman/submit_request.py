@@ -12,9 +12,9 @@ import msgspec
 
 from switchgear.client.gearman.packets import validated_name
 from switchgear.job_options import canonical_names
-from switchgear.model import PRIORITY_NAMES
 from switchgear.protocols.gearman.codec import request as packet_of
 from switchgear.protocols.gearman.messages import Packet
+from switchgear.states import PRIORITY_NAMES
 
 __all__ = ["ExtendedOptions", "OptionsEncoder", "SubmitRequest", "encode_plain", "requested"]
 

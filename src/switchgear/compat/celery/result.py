@@ -46,6 +46,7 @@ _GRAPH: Final = "the dashboard shows the graph of a job, and App.job(id).explain
 _NOT_SUPPORTED: Final = {
     "as_tuple": "store the `id`, and make the result anew with AsyncResult(id)",
     "build_graph": _GRAPH,
+    "get_leaf": "the result of a chain is that of its last task: get()",
     "graph": _GRAPH,
     "iterdeps": _GRAPH,
 }

@@ -21,6 +21,7 @@ from switchgear.compat.celery.request import CeleryRequest, current_request, req
 from switchgear.compat.celery.soft_limit import soft_time_limit
 from switchgear.compat.celery.submission import rate_of, submit_options
 from switchgear.compat.json_types import from_json_types, to_json_types
+from switchgear.compat.not_supported import NotSupported
 from switchgear.errors import JobCancelled, JobExpired
 from switchgear.job_options import JOB_OPTION_NAMED
 
@@ -50,6 +51,19 @@ class ExcInfo:
         return self.traceback
 
 
+_SPAWN: Final = (
+    "a task without this layer adds jobs that its successors wait for with current_job().spawn(...)"
+    " (docs/howto/durable-tasks.md)"
+)
+_NOT_SUPPORTED: Final = {
+    "add_to_chord": _SPAWN,
+    "add_trail": "the steps of a chain are known by the `parent` of its result",
+    "replace": _SPAWN,
+    "send_event": "switchgear trace, the dashboard and the API show what happens to jobs",
+    "signature_from_request": "make the signature again with the arguments of the task",
+}
+
+
 class CeleryTask:
     """The base of all tasks; classes that are given as `base` may override the handlers."""
 
@@ -77,6 +91,11 @@ class CeleryTask:
 
     _app: CeleryApp | None = None
     _task: Task[Any, Any] | None = None
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name in _NOT_SUPPORTED:
+            raise NotSupported(f"Task.{name} is not supported: {_NOT_SUPPORTED[name]}")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __repr__(self) -> str:
         return f"<@task: {self.name}>"

@@ -156,6 +156,12 @@ class HueyCall:
         return f"{self.name}: {self.id}"
 
     @property
+    def retries(self) -> int:
+        """How often the running job is tried again at most."""
+        job = current_job(None)
+        return 0 if job is None else max(0, job.attempts_limit - (job.attempt - job.losses))
+
+    @property
     def name(self) -> str:
         """The name of the task."""
         return self.task.func.__name__

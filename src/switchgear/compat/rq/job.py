@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import Enum
+from enum import Enum, StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import msgspec
@@ -15,23 +15,58 @@ from switchgear.app.current_job import current_job
 from switchgear.app.reraised_exceptions import traceback_in
 from switchgear.compat.json_types import from_json_types, to_json_types
 from switchgear.compat.not_supported import NotSupported
+from switchgear.compat.rq.options import CLEAN_UP_SECONDS, RqCallback, RqDependency, RqRetry
 from switchgear.errors import JobUnknown, SwitchgearError
 
 if TYPE_CHECKING:
     from switchgear.app.app import App
     from switchgear.app.server_answers import JobInfo
 
-__all__ = ["Job", "NoSuchJobError", "RqJob", "RqResult", "get_current_job", "running_job"]
+__all__ = [
+    "Callback",
+    "Dependency",
+    "Job",
+    "JobStatus",
+    "NoSuchJobError",
+    "Retry",
+    "RqJob",
+    "RqJobStatus",
+    "RqResult",
+    "get_current_job",
+    "running_job",
+]
+
+
+class RqJobStatus(StrEnum):
+    """What `get_status` returns."""
+
+    QUEUED = "queued"
+    FINISHED = "finished"
+    FAILED = "failed"
+    STARTED = "started"
+    DEFERRED = "deferred"
+    SCHEDULED = "scheduled"
+    STOPPED = "stopped"
+    CANCELED = "canceled"
+
 
 _STATUSES: Final = {
-    "waiting": "deferred",
-    "scheduled": "scheduled",
-    "ready": "queued",
-    "running": "started",
-    "done": "finished",
-    "failed": "failed",
-    "cancelled": "canceled",
-    "expired": "canceled",
+    "waiting": RqJobStatus.DEFERRED,
+    "scheduled": RqJobStatus.SCHEDULED,
+    "ready": RqJobStatus.QUEUED,
+    "running": RqJobStatus.STARTED,
+    "done": RqJobStatus.FINISHED,
+    "failed": RqJobStatus.FAILED,
+    "cancelled": RqJobStatus.CANCELED,
+    "expired": RqJobStatus.CANCELED,
+}
+# Attributes of RQ's jobs that are not here, and what to use.
+_INSTEAD: Final = {
+    "get_position": "jobs of a queue run by priority and age: switchgear explain shows what one waits for",
+    "worker_name": "switchgear job HANDLE shows where its attempts ran",
+    "results": "earlier results are not kept: latest_result()",
+    "stop_execution": "cancel()",
+    "heartbeat": "the worker renews the lease of its jobs by itself",
 }
 
 
@@ -142,7 +177,7 @@ class RqJob:
             self._payload = dict(msgspec.json.decode(payload)) if payload else {}
         return self._payload
 
-    def get_status(self, refresh: bool = True) -> str:
+    def get_status(self, refresh: bool = True) -> RqJobStatus:
         """queued, started, deferred, scheduled, finished, failed or canceled."""
         return _STATUSES[self._info().state]
 
@@ -255,9 +290,30 @@ class RqJob:
         return self._info().finished_at
 
     @property
+    def timeout(self) -> float | None:
+        """The seconds after which JobTimeoutException is raised in the function; None for no limit."""
+        seconds = self._info().details.get("timeout")
+        return seconds - CLEAN_UP_SECONDS if seconds else None
+
+    @property
     def dependency_ids(self) -> list[str]:
         """The jobs that it waits for."""
         return list(self._info().predecessors)
+
+    def fetch_dependencies(self, **options: Any) -> list[RqJob]:
+        """The jobs that it waits for, as far as the server still has them."""
+        found = (self._fetch_or_none(handle, self.connection) for handle in self.dependency_ids)
+        return [job for job in found if job is not None]
+
+    @property
+    def dependency(self) -> RqJob | None:
+        """The first job that it waits for."""
+        return next(iter(self.fetch_dependencies()), None)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _INSTEAD:
+            raise NotSupported(f"Job.{name} is not supported: {_INSTEAD[name]}")
+        raise AttributeError(f"Job has no attribute {name}")
 
     # --- acting ---
 
@@ -285,7 +341,8 @@ class RqJob:
     save = save_meta
 
 
-Job = RqJob  # RQ's name
+Job = RqJob  # RQ's names
+JobStatus, Dependency, Retry, Callback = RqJobStatus, RqDependency, RqRetry, RqCallback
 
 _running: ContextVar[RqJob | None] = ContextVar("switchgear_rq_job", default=None)
 

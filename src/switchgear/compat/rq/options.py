@@ -10,7 +10,16 @@ from switchgear.compat.not_supported import NotSupported, refuse_unknown
 from switchgear.compat.rq.timeouts import CLEAN_UP_SECONDS
 from switchgear.units import parse_duration
 
-__all__ = ["ENQUEUE_OPTIONS", "RqCallback", "RqDependency", "RqRetry", "function_path", "job_options", "seconds_of"]
+__all__ = [
+    "CLEAN_UP_SECONDS",
+    "ENQUEUE_OPTIONS",
+    "RqCallback",
+    "RqDependency",
+    "RqRetry",
+    "function_path",
+    "job_options",
+    "seconds_of",
+]
 
 # The keywords of `enqueue` that are not arguments of the function.
 ENQUEUE_OPTIONS: Final = frozenset(

@@ -21,6 +21,7 @@ __all__ = ["DEFAULT_TIMEOUT_SECONDS", "EnqueueData", "Queue", "RqQueue", "app_of
 
 DEFAULT_TIMEOUT_SECONDS: Final = 180
 PREFIX: Final = "rq"
+REGISTRY_STATES: Final = {"started": "running", "finished": "done", "deferred": "waiting", "canceled": "cancelled"}
 UNFINISHED: Final = ("waiting", "scheduled", "ready")
 
 _apps: dict[tuple[str, ...], App] = {}
@@ -202,6 +203,12 @@ class RqQueue:
     def __len__(self) -> int:
         return self.count
 
+    @classmethod
+    def all(cls, connection: Any = None, **others: Any) -> list[RqQueue]:
+        """The queues that the server knows."""
+        names = (row.name for row in app_of(connection).functions())
+        return [cls(name.partition(".")[2], connection) for name in names if name.startswith(f"{PREFIX}.")]
+
     def __bool__(self) -> bool:
         return True
 
@@ -217,7 +224,8 @@ class RqQueue:
 
     def __getattr__(self, name: str) -> Any:
         if name.endswith("_registry"):
-            state = name.removesuffix("_job_registry")
+            status = name.removesuffix("_job_registry").removesuffix("_registry")
+            state = REGISTRY_STATES.get(status, status)
             raise NotSupported(f"{name} is not supported: switchgear jobs --state {state}, or App.jobs(states=...)")
         raise AttributeError(f"Queue has no attribute {name}")
 

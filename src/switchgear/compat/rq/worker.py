@@ -5,12 +5,12 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NoReturn
 
 from switchgear.app.worker.executor_choice import choose_executors
 from switchgear.app.worker.observer import LoggingObserver
 from switchgear.app.worker.worker import AppWorker, WorkerSettings
-from switchgear.compat.not_supported import refuse_unknown
+from switchgear.compat.not_supported import NotSupported, refuse_unknown
 from switchgear.compat.rq.queue import RqQueue, app_of, queue_task, use_as_default
 
 __all__ = ["RqWorker", "SimpleWorker", "Worker"]
@@ -31,6 +31,16 @@ class RqWorker:
             task = queue_task(self._app, queue.name if isinstance(queue, RqQueue) else queue)
             self._tasks[task.name] = task
         self.name = name
+
+    @classmethod
+    def all(cls, *arguments: Any, **options: Any) -> NoReturn:
+        """Not supported."""
+        raise NotSupported("Worker.all is not supported: switchgear workers, or App.workers()")
+
+    @classmethod
+    def count(cls, *arguments: Any, **options: Any) -> NoReturn:
+        """Not supported."""
+        raise NotSupported("Worker.count is not supported: switchgear workers, or len(App.workers())")
 
     def work(self, burst: bool = False, slots: int = 1, **others: Any) -> bool:
         """Run jobs until SIGTERM or SIGINT; with `burst` until none is ready.  Returns whether any was run."""
