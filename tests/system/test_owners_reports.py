@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from switchgear.client.gearman.blocking import Client
 from tests.support.postgres import Cluster
 from tests.support.proxy import Proxy, cuttable
 from tests.support.servers import HOST
@@ -23,7 +24,7 @@ NAMES = ("ada", "bob")
 # Nobody is to be replaced while a test holds the answers of the database.
 LEASE_SECONDS = 20.0
 QUIET_SECONDS = 0.5
-CAN_DO, NOOP, GRAB_JOB, NO_JOB, JOB_ASSIGN, WORK_COMPLETE, PRE_SLEEP, ERROR = 1, 6, 9, 10, 11, 13, 4, 19
+CAN_DO, NOOP, GRAB_JOB, NO_JOB, JOB_ASSIGN, WORK_COMPLETE, PRE_SLEEP = 1, 6, 9, 10, 11, 13, 4
 
 
 class Worker:
@@ -126,13 +127,32 @@ def test_a_report_that_the_owner_may_not_have_stored_is_not_acknowledged(stage: 
         stage.worker.receive()
 
 
-def test_a_late_report_on_a_job_that_was_taken_back_is_refused(stage: Stage) -> None:
-    """The link is lost, so the owner queues the job again, and another worker may have it."""
+def runs_at(client: Client) -> list[tuple[str, int]]:
+    return [(each["node"], each["running"]) for each in client.control("functions") if each["total"]]
+
+
+def test_a_run_goes_on_at_the_next_owner(stage: Stage) -> None:
+    """The other node takes over, and its worker has never stopped."""
     stage.submit()
     handle = stage.worker.grab()
     stage.owner.signal(signal.SIGKILL)
     stage.owner.wait()
     with stage.other.client() as client:
-        eventually(lambda: client.control("nodes")[0]["name"] == "bob", "the owner is gone", 60)
+        eventually(lambda: runs_at(client) == [("bob", 1)], "the other node owns the job", 60)
+        stage.worker.send(packet(WORK_COMPLETE, handle, b"done"), packet(GRAB_JOB))
+        assert stage.worker.receive()[0] == NO_JOB
+        assert client.control("job", handle=handle.decode())["attempts"] == 1
+
+
+def test_a_report_without_an_owner_counts_at_the_next_one(stage: Stage) -> None:
+    """The node that takes over is that of the worker. It cannot acknowledge what was reported before that."""
+    stage.submit()
+    handle = stage.worker.grab()
+    stage.owner.signal(signal.SIGKILL)
+    stage.owner.wait()
     stage.worker.send(packet(WORK_COMPLETE, handle, b"done"), packet(GRAB_JOB))
-    assert stage.worker.receive()[0] == ERROR
+    with pytest.raises(ConnectionError):
+        stage.worker.receive()
+    with stage.other.client() as client:
+        described = client.control("job", handle=handle.decode())
+        assert (described["state"], described["attempts"]) == ("done", 1)

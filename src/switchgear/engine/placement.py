@@ -8,12 +8,13 @@ borrowed from the owner for its workers. Such a function has a limit of unfinish
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from mypy_extensions import mypyc_attr
 
 from switchgear.engine.submit_options import SubmitOptions
-from switchgear.model import Function, Job, Peer
+from switchgear.model import Function, Job, Peer, Worker
 
 __all__ = ["BORROWED", "FOREIGN_LIMIT", "Placement", "is_copy", "is_foreign"]
 
@@ -63,6 +64,11 @@ class Placement:
         """The job that stands for one of another engine, if this one has passed it on or watches it."""
         raise NotImplementedError
 
+    def id_at_owner(self, job: Job) -> int:
+        """The id of the job that this one stands for: another one if the submission has joined a job. For an event of
+        the job, and while the job is unfinished."""
+        raise NotImplementedError
+
     def stand_in(self, job: Job) -> Job | None:
         """A job that stands for this one of another engine, as the store has it, and can be subscribed to.
 
@@ -92,6 +98,11 @@ class Placement:
 
     def owner_of_predecessor(self, job_id: int) -> str:
         """The name of the node with a job that a job of this engine waits for; empty if that is not known."""
+        raise NotImplementedError
+
+    def resume_run(self, worker: Worker, job: Job, attempt: int, on_answer: Callable[[bool], object]) -> None:
+        """A worker here had lost its connection, and still runs this attempt of another engine's job, which is as the
+        store has it. Tells whether the attempt goes on, now or later, but not in this call."""
         raise NotImplementedError
 
     def note_retry(self, job: Job, delay_us: int, error: bytes | None, attempts_limit: int) -> None:

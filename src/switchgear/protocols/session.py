@@ -234,6 +234,19 @@ class Session(Output):
             return job
         return placement.stand_in(job)
 
+    def id_to_tell(self, job: Job) -> int:
+        """The id by which the peer finds a job later: of the job that its submission has joined at another node."""
+        placement = self.engine.placement
+        return job.id if placement is None else placement.id_at_owner(job)
+
+    def stored_elsewhere(self, job_id: int) -> Reading[Job | None]:
+        """The unfinished job of another node with this id, as the store has it. Raises Refused."""
+        job = yield from self.context.find_job(job_id)
+        if job is None or job.state in FINAL_STATES or self.engine.has_job(job_id):
+            return None
+        placement = self.engine.placement
+        return None if placement is None or placement.is_ours(job.function.name) else job
+
     def held_end(self, held: Job) -> Reading[Job]:
         """The end of a finished job that a submission joined, because it still holds its unique key.
 

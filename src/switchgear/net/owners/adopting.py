@@ -65,7 +65,10 @@ class Adopting:
             return
         job = self._hub.engine.resume_attempt(worker, run.copy.id, run.assign.attempts, run.start)
         if job is not None:
+            run.answer(goes_on=True)
             self._report(run, worker)
+        elif run.answer(goes_on=False):
+            pass
         elif run.report is None:
             worker.peer.revoke(worker, run.copy, Cause.TIMED_OUT)
         else:

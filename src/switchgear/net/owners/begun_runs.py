@@ -17,13 +17,13 @@ from switchgear.net.owners.messages import (
     REFUSED,
     Assign,
     BegunRun,
-    Claim,
-    Claimed,
+    ClaimRuns,
     Done,
     Failed,
     Message,
     Progress,
     RetryWanted,
+    RunClaimed,
     options_of,
 )
 from switchgear.net.owners.relay import PATIENCE_SECONDS, Relay, RelayLink
@@ -47,6 +47,7 @@ class Borrowed:
         "is_incomplete",
         "kind",
         "link",
+        "on_answer",
         "since_s",
         "start",
         "unsent",
@@ -64,6 +65,8 @@ class Borrowed:
         self.is_incomplete = False  # more was to be sent while it had no owner than is kept
         self.claimed_at: RelayLink | None = None  # where it was claimed, and no answer has come
         self.unsent: list[Message] = []  # while it has no owner
+        # For a worker that wants to go on with a job after it had lost its connection.
+        self.on_answer: Callable[[bool], object] | None = None
         self.worker: Worker | None = None  # when it is no copy any more, or has lost its owner
 
     @property
@@ -84,6 +87,13 @@ class Borrowed:
             self.unsent.append(message)
         else:
             self.is_incomplete = True
+
+    def answer(self, *, goes_on: bool) -> bool:
+        """Answer the worker that wants to go on; returns whether it has waited for that."""
+        on_answer, self.on_answer = self.on_answer, None
+        if on_answer is not None:
+            on_answer(goes_on)
+        return on_answer is not None
 
     @property
     def report(self) -> Done | Failed | RetryWanted | None:
@@ -166,9 +176,9 @@ class RunsWithoutOwner:
     def _send(self, link: RelayLink, runs: list[Borrowed], partitions: int) -> None:
         for borrowed in runs:
             borrowed.claimed_at = link
-        link.send(Claim([borrowed.begun_run() for borrowed in runs], partitions))
+        link.send(ClaimRuns([borrowed.begun_run() for borrowed in runs], partitions))
 
-    def answered(self, link: RelayLink, answer: Claimed) -> None:
+    def answered(self, link: RelayLink, answer: RunClaimed) -> None:
         """Handle the answer to a claim."""
         borrowed = self._runs.get(answer.id)
         if borrowed is None or borrowed.claimed_at is not link or borrowed.start != answer.start:
@@ -186,6 +196,7 @@ class RunsWithoutOwner:
             return
         borrowed.link = link
         borrowed.start = answer.new_start
+        borrowed.answer(goes_on=True)
         if report is not None:
             report.start = answer.new_start
             self._relay.report_sent(borrowed.copy, answer.new_start, link)

@@ -25,7 +25,6 @@ from switchgear.net.owners.messages import (
     OPTIONS,
     AboutRuns,
     Assign,
-    Claimed,
     ClaimsWanted,
     Data,
     Done,
@@ -36,6 +35,7 @@ from switchgear.net.owners.messages import (
     Progress,
     RetryWanted,
     Room,
+    RunClaimed,
     RunMoves,
     Warn,
     options_of,
@@ -204,7 +204,7 @@ class Borrowing(Peer):
                 if each.link is not link and message.partitions >> partition & 1:
                     self._owner_lost(each)
             self.without_owner.claim_all(link, message.partitions, self._loop.time())
-        elif isinstance(message, Claimed):
+        elif isinstance(message, RunClaimed):
             self.without_owner.answered(link, message)
         else:
             borrowed = self._borrowed.get(message.id)
@@ -223,7 +223,12 @@ class Borrowing(Peer):
     def _drop_run(self, borrowed: Borrowed) -> None:
         """The run was claimed in vain."""
         self._hub.begin_turn()
-        self._drop(borrowed)
+        if borrowed.on_answer is None:
+            self._drop(borrowed)
+            return
+        self._forget(borrowed.copy)
+        self._engine.adopted_runs.take_out(borrowed.copy)  # the answer tells the worker
+        borrowed.answer(goes_on=False)
 
     def _drop(self, borrowed: Borrowed) -> None:
         """End a copy here; its worker is told to stop, and has lost this start: a late report of it is refused."""
@@ -280,7 +285,6 @@ class Borrowing(Peer):
 
     def go_on(self, worker: Worker, job: Job) -> bool:
         """Let a worker of this node go on with a job that is another node's from now on; False if that cannot be."""
-        engine = self._engine
         if self.is_stopping or not worker.alive or job.collected_bytes:
             return False
         details = options_of(job, is_lent=True)
@@ -299,11 +303,41 @@ class Borrowing(Peer):
             PLAIN,
             job.delivery,
         )
-        borrowed = Borrowed(None, self._copy(assign, engine.function_named(job.function.name)), assign, 0.0)
-        engine.adopted_runs.enter_copy(borrowed.copy, worker, self)
-        self._borrowed[job.id] = borrowed
-        self.without_owner.add(borrowed, self._loop.time())
+        self._enter_run(worker, assign)
         return True
+
+    def resume(self, worker: Worker, job: Job, attempt: int, on_answer: Callable[[bool], object]) -> None:
+        """A worker that had lost its connection still runs a job of another node, as the database has the job."""
+        engine = self._engine
+        if self.is_stopping or engine.has_job(job.id) or job.function.name not in {each.name for each in worker.order}:
+            self._hub.soon(lambda: on_answer(False))
+            return
+        job.count_past_starts()
+        details = options_of(job, is_lent=True)
+        assign = Assign(
+            job.id,
+            job.start_number,
+            job.function.name,
+            job.unique,
+            b"",
+            job.priority,
+            job.created_us,
+            job.timeout_us,
+            attempt,
+            details,
+            PLAIN,
+            job.delivery,
+        )
+        self._enter_run(worker, assign).on_answer = on_answer
+
+    def _enter_run(self, worker: Worker, assign: Assign) -> Borrowed:
+        """Enter a run without an owner, to be claimed at the next one."""
+        copy = self._copy(assign, self._engine.function_named(assign.function))
+        borrowed = self._borrowed[copy.id] = Borrowed(None, copy, assign, 0.0)
+        self._engine.adopted_runs.enter_copy(copy, worker, self)
+        self.without_owner.add(borrowed, self._loop.time())
+        self.offer_soon()
+        return borrowed
 
     def _copy(self, assign: Assign, function: Function) -> Job:
         copy = Job(

@@ -27,7 +27,7 @@ from switchgear.net.owners.messages import (
     AwaitedEnded,
     AwaitedRetried,
     AwaitNoMore,
-    Claim,
+    ClaimRuns,
     Data,
     Done,
     End,
@@ -126,7 +126,7 @@ class LinkSession(Output):
             Await: self._on_await,
             AwaitNoMore: self._on_await_no_more,
             LookIntoInbox: self._on_look_into_inbox,
-            Claim: self.claims.receive,
+            ClaimRuns: self.claims.receive,
         }
         relay.edges.sessions[self] = None
         if relay.served:

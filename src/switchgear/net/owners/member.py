@@ -144,7 +144,7 @@ class OwnersMember:
         hub.changes.reserved_ids = NO_BOUND  # ids come in blocks that are stored before they are used
         hub.commits.output.owners = relay
         relay.on_answered = lambda: hub.soon(self._owners_answered)
-        self._borrowing = Borrowing(hub, relay)
+        self._borrowing = relay.borrowing = Borrowing(hub, relay)
         self._adopting = Adopting(hub, relay, self._store)
         self._secret = await self._store.shared_secret()
         self._listener = LinkListener(hub, relay, self.run_verb, self._node_id, self._secret, self.tls)

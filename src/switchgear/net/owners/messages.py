@@ -31,8 +31,7 @@ __all__ = [
     "AwaitedRetried",
     "BegunRun",
     "ChannelMessage",
-    "Claim",
-    "Claimed",
+    "ClaimRuns",
     "ClaimsWanted",
     "Data",
     "Done",
@@ -49,6 +48,7 @@ __all__ = [
     "RetryWanted",
     "Revoke",
     "Room",
+    "RunClaimed",
     "RunMoves",
     "Serves",
     "SubmissionRefused",
@@ -236,7 +236,7 @@ class BegunRun(msgspec.Struct, array_like=True):
     details: list[Any]
 
 
-class Claim(Message, tag=19):
+class ClaimRuns(Message, tag=19):
     """Workers of this node still run these jobs. Of the partitions (a bit for each) it has no others."""
 
     runs: list[BegunRun]
@@ -359,7 +359,7 @@ class ClaimsWanted(Message, tag=36):
     partitions: int
 
 
-class Claimed(Message, tag=37):
+class RunClaimed(Message, tag=37):
     """The answer to a claim of a run by its `start`: the run goes on, and has the number `new_start`."""
 
     id: int
@@ -377,10 +377,10 @@ REFUSED: Final = 0
 NOT_YET: Final = -1
 
 Report = Done | Failed | Lost | Give | RetryWanted | Progress | Data | Warn
-ToOwner = Submit | Watch | Unwatch | Room | Report | Ask | Listen | Await | AwaitNoMore | LookIntoInbox | Claim
+ToOwner = Submit | Watch | Unwatch | Room | Report | Ask | Listen | Await | AwaitNoMore | LookIntoInbox | ClaimRuns
 OwnersAnswer = Serves | Accepted | SubmissionRefused | Moved | VerbAnswer | ChannelMessage | Reported
 AboutAwaited = Awaited | AwaitedEnded | AwaitedRetried
-AboutRuns = Assign | Revoke | ClaimsWanted | Claimed | RunMoves
+AboutRuns = Assign | Revoke | ClaimsWanted | RunClaimed | RunMoves
 FromOwner = OwnersAnswer | Progress | Data | Warn | End | AboutRuns | AboutAwaited
 
 LENGTH: Final = BinaryStruct(">I")

@@ -16,9 +16,9 @@ from switchgear.net.owners.messages import (
     NOT_YET,
     REFUSED,
     BegunRun,
-    Claim,
-    Claimed,
+    ClaimRuns,
     ClaimsWanted,
+    RunClaimed,
     from_option_values,
 )
 from switchgear.net.owners.node_workers import NodeWorkers
@@ -59,11 +59,11 @@ class NodeClaims:
         self.missing |= partitions
         self._session.send(ClaimsWanted(partitions))
 
-    def receive(self, message: Claim) -> None:
+    def receive(self, message: ClaimRuns) -> None:
         """Answer the claims of a message."""
         self._hub.work_off(self._answered(message))
 
-    def _answered(self, message: Claim) -> Iterator[Step]:
+    def _answered(self, message: ClaimRuns) -> Iterator[Step]:
         unknown = [run for run in message.runs if not self._give(run)]
         if unknown:
             try:
@@ -83,7 +83,7 @@ class NodeClaims:
         may be in no store, because its submitter waits for it."""
         engine = self._engine
         if not self._relay.may_claim(run.function):
-            self._session.send(Claimed(run.id, run.start, NOT_YET))
+            self._session.send(RunClaimed(run.id, run.start, NOT_YET))
             return True
         if run.delivery == Delivery.WAIT and not engine.has_job(run.id):
             return False
@@ -110,9 +110,9 @@ class NodeClaims:
     def _answer(self, run: BegunRun, worker: Worker | None, job: Job | None) -> None:
         if job is not None and worker is not None:
             self._workers.claimed(worker, job.id)
-            self._session.send(Claimed(run.id, run.start, job.start_number))
+            self._session.send(RunClaimed(run.id, run.start, job.start_number))
         else:
-            self._session.send(Claimed(run.id, run.start, REFUSED))
+            self._session.send(RunClaimed(run.id, run.start, REFUSED))
 
 
 def job_of_run(run: BegunRun, function: Function) -> Job:

@@ -16,13 +16,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from switchgear.engine.engine import Engine
 from switchgear.engine.placement import BORROWED, FOREIGN_LIMIT, Placement
 from switchgear.engine.submit_options import SubmitOptions
 from switchgear.errors import Refused
-from switchgear.model import FINAL_STATES, Cause, Function, Job, JobState, Peer
+from switchgear.model import FINAL_STATES, Cause, Function, Job, JobState, Peer, Worker
 from switchgear.net.owners.channels import ClusterChannels
 from switchgear.net.owners.foreign_edges import ForeignEdges
 from switchgear.net.owners.messages import (
@@ -44,6 +44,9 @@ from switchgear.net.owners.messages import (
 from switchgear.net.owners.stored_for_owners import StoredForOwners
 from switchgear.partitions import partition_of
 from switchgear.refusals import REFUSED_FULL, REFUSED_STORAGE
+
+if TYPE_CHECKING:
+    from switchgear.net.owners.borrowing import Borrowing
 
 __all__ = ["Relay", "RelayLink", "WantedRetry"]
 
@@ -105,7 +108,8 @@ class Relay(Placement):
     def __init__(self, engine: Engine, channels: ClusterChannels) -> None:
         self.engine = engine
         self.channels = channels
-        self.edges: ForeignEdges  # the member sets it, and the next one
+        self.edges: ForeignEdges  # the member sets it, and the next two
+        self.borrowing: Borrowing
         self.stored_for_owners: StoredForOwners
         self.served: list[tuple[bytes, str, int]] = []  # what this node tells others with `Serves`
         self.look_soon: Callable[[], None] = lambda: None
@@ -120,6 +124,7 @@ class Relay(Placement):
         self.on_answered: Callable[[], None] = lambda: None
         self.retries: dict[int, WantedRetry] = {}  # by id of the borrowed job
         self._shadows: dict[int, Shadow] = {}
+        self._ending: Shadow | None = None  # of the job whose end subscribers are told
         self._unanswered: dict[int, Shadow] = {}
         self._reports: dict[int, SentReport] = {}  # by id of the borrowed job, those that the owner has not stored yet
         self._waiting: dict[int, dict[int, Shadow]] = {}  # by partition, those without a link to an owner
@@ -197,6 +202,10 @@ class Relay(Placement):
         shadow = self._shadows.get(job_id)
         return None if shadow is None else shadow.job
 
+    def id_at_owner(self, job: Job) -> int:
+        shadow = self._shadows.get(job.id) or self._ending
+        return shadow.real_id if shadow is not None and shadow.job is job else job.id
+
     def stand_in(self, job: Job) -> Job | None:
         if job.state in FINAL_STATES:
             return None
@@ -244,6 +253,9 @@ class Relay(Placement):
         """Whether a submission of this id is on its way to its owner, or its end to this node."""
         shadow = self._shadows.get(job_id)
         return (shadow is not None and not shadow.is_only_watched) or job_id in self.stored_for_owners.waiting
+
+    def resume_run(self, worker: Worker, job: Job, attempt: int, on_answer: Callable[[bool], object]) -> None:
+        self.borrowing.resume(worker, job, attempt, on_answer)
 
     def note_retry(self, job: Job, delay_us: int, error: bytes | None, attempts_limit: int) -> None:
         self.retries[job.id] = WantedRetry(delay_us, error, attempts_limit)
@@ -422,9 +434,11 @@ class Relay(Placement):
         if end.warnings:
             job.warnings = end.warnings
         job.worker = None
+        self._ending = shadow
         for subscriber in job.subscribers or ():
             if subscriber.drop_subscription(job.id):
                 subscriber.job_finished(job)
+        self._ending = None
         job.subscribers = None
 
     def _report(self, job: Job, message: Message) -> None:

@@ -22,14 +22,14 @@ from functools import lru_cache
 from typing import Final
 
 from switchgear.access.permissions import EVERYBODY
-from switchgear.errors import PeerError
-from switchgear.model import FINAL_STATES, RUNNING, Job
+from switchgear.errors import PeerError, Refused
+from switchgear.model import FINAL_STATES, RUNNING, Job, Worker
 from switchgear.numbers import whole_number
 from switchgear.protocols.gearman.codec import response
 from switchgear.protocols.gearman.messages import Packet
 from switchgear.protocols.gearman.session import GearmanSession, first_argument, split
 from switchgear.protocols.gearman.worker_packets import worker_of
-from switchgear.protocols.pending_read import Step
+from switchgear.protocols.pending_read import PendingRead, Step, awaited
 from switchgear.resources import resource_amounts
 from switchgear.tags import tag_set
 
@@ -218,8 +218,34 @@ def on_resume_job(session: GearmanSession, body: bytes) -> None:
     handle, attempt_text = split(body, Packet.RESUME_JOB)
     attempt = number(attempt_text, MOST_ATTEMPTS_MADE, "RESUME_JOB: the attempt")
     session.takes_pushes = True  # it knows REVOKE
-    job = session.engine.resume_attempt(worker_of(session), session.job_id(handle), attempt)
-    session.send(response(Packet.RESUME_RES, handle, b"refused" if job is None else b"resumed"))
+    worker, job_id = worker_of(session), session.job_id(handle)
+    job = session.engine.resume_attempt(worker, job_id, attempt)
+    if job is None and session.engine.placement is not None:
+        session.work_off(resume_elsewhere(session, handle, worker, job_id, attempt))
+        return
+    send_resumed(session, handle, goes_on=job is not None)
+
+
+def resume_elsewhere(
+    session: GearmanSession, handle: bytes, worker: Worker, job_id: int, attempt: int
+) -> Iterator[Step]:
+    """Let a worker go on with a job of another node."""
+    engine = session.engine
+    placement = engine.placement
+    try:
+        job = yield from session.stored_elsewhere(job_id)
+    except Refused:
+        job = None
+    goes_on = engine.resume_attempt(worker, job_id, attempt) is not None  # it may have come here meanwhile
+    if not goes_on and placement is not None and job is not None and worker.alive:
+        answer = PendingRead()
+        placement.resume_run(worker, job, attempt, answer.finish)
+        goes_on = yield from awaited(answer)
+    send_resumed(session, handle, goes_on=goes_on)
+
+
+def send_resumed(session: GearmanSession, handle: bytes, *, goes_on: bool) -> None:
+    session.send(response(Packet.RESUME_RES, handle, b"resumed" if goes_on else b"refused"))
 
 
 def on_worker_tags(session: GearmanSession, body: bytes) -> None:

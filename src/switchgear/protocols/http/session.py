@@ -498,6 +498,24 @@ class HttpSession(ByteSession):
             refusal = refusal.replace(b"\r\n\r\n", CLOSE_LINE + b"\r\n", 1)
         return refusal
 
+    def answer_with_id(self, answer: Any, job_id: int) -> Any:
+        created = self.setup.created_json(str(job_id).encode(), is_joined=True)
+        line = LINE_OF_BATCH.search(answer, 0, LONGEST_LINE_START)
+        if line is not None and not answer.startswith(b"HTTP/"):
+            text = b"%b,%b\n" % (line[0], created[1:])
+            return chunk(text) if line.start() else text
+        head, _, body = answer.partition(b"\r\n\r\n")
+        if not body.startswith(self.setup.created_body[4:]):
+            return answer
+        lines = head.split(b"\r\n")
+        lines[0] = lines[0].replace(b" 201 Created", b" 200 OK")
+        for place, each in enumerate(lines):
+            if each.startswith(b"Location: "):
+                lines[place] = self.location(job_id)[:-2]
+            elif each.startswith(b"Content-Length: "):
+                lines[place] = b"Content-Length: %d" % len(created)
+        return b"\r\n".join(lines) + b"\r\n\r\n" + created
+
     def follows_promise(self, job: Job) -> bool:
         wait = self.wait
         return wait is not None and wait.is_of_new_job and wait.job is job

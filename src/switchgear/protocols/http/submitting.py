@@ -353,8 +353,9 @@ def answer_created(session: HttpSession, job: Job, *, is_joined: bool) -> None:
 
 def answer_accepted(session: HttpSession, job: Job, *, is_joined: bool) -> None:
     """202: the job has not ended yet."""
-    answer = created_json(session, job.id, is_joined=is_joined)
-    session.respond(202, answer, headers=session.location(job.id) + b"Preference-Applied: wait\r\n")
+    job_id = session.id_to_tell(job)
+    answer = created_json(session, job_id, is_joined=is_joined or job_id != job.id)
+    session.respond(202, answer, headers=session.location(job_id) + b"Preference-Applied: wait\r\n")
 
 
 class SubmissionWait(HttpWait):
@@ -370,7 +371,7 @@ class SubmissionWait(HttpWait):
         if self.is_raw:
             tell_result(session, job)
         else:
-            session.continue_with(partial(tell_job, session, job.id))
+            session.continue_with(partial(tell_job, session, session.id_to_tell(job)))
 
     def timed_out(self, session: HttpSession) -> None:
         job = self.job
@@ -397,7 +398,7 @@ def tell_job(session: HttpSession, job_id: int) -> Iterator[Step]:
 def end_headers(session: HttpSession, job: Job) -> bytes:
     """Which job an answer in bytes is about, and how it ended."""
     lines = b"Switchgear-Job: %b\r\nSwitchgear-State: %b\r\n" % (
-        session.handle_text(job.id).encode("ascii", "replace"),
+        session.handle_text(session.id_to_tell(job)).encode("ascii", "replace"),
         job.state.name.lower().encode(),
     )
     return lines + ATTACHMENT
