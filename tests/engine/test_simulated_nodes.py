@@ -59,8 +59,8 @@ DEFECTS = [
     (ignore_the_lapse, 0),
     (evict_too_early, 0),
     (reuse_epochs, 0),
-    (reuse_ids, 54),
-    (forget_new_owners, 283),
+    (reuse_ids, 100),
+    (forget_new_owners, 340),
     (trust_in_ignorance, 0),
 ]
 
