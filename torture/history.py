@@ -103,7 +103,6 @@ class History:
         self.is_stopping = False
         self.default_attempts = 0
         self.wall_minus_monotonic = 0.0
-        self.is_lease_in_doubt = False  # the server is several nodes, of which each may have been replaced
         self.cancel_seconds = 0.0  # for so long a job that is cancelled may still be given to a worker of another node
         self.wall_ahead = 0.0  # the most by which the server's clock was ahead of ours
         # By function: when the latest submission that was acknowledged was sent.
@@ -161,10 +160,6 @@ class History:
     def on_faults(self, active: bool) -> None:
         """From now on the server may refuse submissions and reports, or may not any more."""
         self.refusals_allowed = active
-
-    def on_nodes(self) -> None:
-        """The server is several nodes, which take each other's place."""
-        self.is_lease_in_doubt = True
 
     def on_cancels_take(self, seconds: float) -> None:
         """The server is several nodes, of which one may have lent a job to another one when it is cancelled."""
@@ -227,9 +222,7 @@ class History:
         job = self._by_number[number]
         self._note(job, f"the cancel of {by} is answered: unknown job")
         limited = any(self._limit(token) for token in job.tokens)
-        # A node that stood still for longer than its lease refuses what changes something until it knows whether it
-        # still owns the jobs, but answers from its memory: jobs that its successor has accepted are unknown to it.
-        if job.kept_at and job.ends_sent == 1 and not limited and not self.is_lease_in_doubt:
+        if job.kept_at and job.ends_sent == 1 and not limited:
             self._blame("lost", job, "was acknowledged, nobody else ended it, and the server does not know it")
 
     def on_surprised(self, words: str) -> None:

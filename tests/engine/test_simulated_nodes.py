@@ -53,15 +53,30 @@ def trust_in_ignorance(world: SimulatedNodes) -> None:
     world.trusts_in_ignorance = True
 
 
+def accept_too_early(world: SimulatedNodes) -> None:
+    world.accepts_too_early = True
+
+
+def acknowledge_reports_too_early(world: SimulatedNodes) -> None:
+    world.reports_too_early = True
+
+
+def forget_which_start_a_report_is_about(world: SimulatedNodes) -> None:
+    world.forgets_starts = True
+
+
 # Each with a seed from which on it is soon noticed.
 DEFECTS = [
     (forget_the_fence, 0),
     (ignore_the_lapse, 0),
     (evict_too_early, 0),
     (reuse_epochs, 0),
-    (reuse_ids, 54),
-    (forget_new_owners, 283),
+    (reuse_ids, 100),
+    (forget_new_owners, 340),
     (trust_in_ignorance, 0),
+    (accept_too_early, 0),
+    (acknowledge_reports_too_early, 0),
+    (forget_which_start_a_report_is_about, 0),
 ]
 
 
@@ -77,6 +92,10 @@ def noticed(defect: Callable[[SimulatedNodes], None], first: int) -> str:
         except SimulationFailed as failure:
             return str(failure)
     pytest.fail("in no history was it noticed")
+
+
+def test_nodes_run_each_others_jobs() -> None:
+    assert sum(simulate_nodes(seed).reported for seed in range(20)) > 20
 
 
 def tale(seed: int) -> list[str]:

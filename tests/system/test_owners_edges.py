@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import http.client
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -167,3 +169,17 @@ def test_a_cascade_cancels_the_jobs_of_all_nodes(nodes: list[OwnerNode]) -> None
         client.control("cancel", handle=chained[0], cascade=True)
         for handle in chained:
             eventually(partial(is_in, client, handle, "cancelled"), "a job of the chain is cancelled")
+
+
+def test_a_job_of_a_graph_is_known_at_every_node_from_its_acknowledgement_on(nodes: list[OwnerNode]) -> None:
+    """Its owner takes it from an inbox a moment later; a cancel that comes before that finds it all the same."""
+    functions = [function_of(node, 31) for node in nodes]
+    lines = "\n".join(json.dumps({"function": function, "payload": "x"}) for function in functions).encode()
+    with closing(http.client.HTTPConnection(HOST, nodes[0].http_port)) as connection, nodes[2].client() as client:
+        for round_number in range(20):
+            connection.request("POST", "/v1/jobs/batch?atomic=1", lines)
+            rows = [json.loads(row) for row in connection.getresponse().read().splitlines()]
+            place = round_number % 2 + 1  # a function of another node than that of the submitter
+            client.control("cancel", handle=str(rows[place]["handle"]))
+            assert state_of(client, rows[place]["handle"]) == "cancelled"
+            assert client.admin(f"cancel job {rows[3 - place]['handle']}") == ["OK"]

@@ -335,7 +335,6 @@ async def cluster(run: Run) -> None:
 
 async def lives_of_nodes(run: Run, kind: type[Nodes]) -> None:
     run.draw_settings()
-    run.history.record("nodes")
     with ExitStack() as stack:
         primary = stack.enter_context(running_postgres())
         pair = ReplicatedPostgres(primary, stack.enter_context(running_standby(primary)))

@@ -99,9 +99,17 @@ class VerbParts:
 
     def _refuse_moved_job(self, handle: str, *, changes: bool) -> Steps:
         job_id = self._context.job_id(handle) or number_in_handle(handle.encode(), b"")
-        job = yield from self._context.hub.find_job(job_id)
-        if job is not None and (changes or job.state not in FINAL_STATES):
+        hub = self._context.hub
+        job = yield from hub.find_job(job_id)
+        if job is None:
+            return
+        is_final = job.state in FINAL_STATES
+        if changes or not is_final:
             self._refuse_moved(job.function.name)
+        if not is_final and not self._engine.has_job(job_id) and hub.find_unkept_end(job_id) is None:
+            # Another node has stored it in a graph, and this one has not looked into its inbox yet.
+            self._relay().look_soon()
+            raise FunctionMoved
 
     # --- what differs from a single server ---
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from switchgear.engine.placement import FOREIGN_LIMIT, Placement
 from switchgear.model import DONE, FINAL_STATES, Function, Job
+from switchgear.net.owners.messages import Message
 from switchgear.partitions import partition_of
 
 if TYPE_CHECKING:
@@ -25,9 +26,10 @@ class LinkMessage(NamedTuple):
 
     sender: int
     receiver: int
-    word: str  # await, found, ended, retried
+    word: str  # await, found, ended, retried; message: see `body`
     job_id: int
     link: int  # the number of the link between the two that it was sent over
+    body: Message | None = None
 
 
 class SimulatedLinks:
@@ -42,8 +44,8 @@ class SimulatedLinks:
         """The number of the present link between two nodes."""
         return self._numbers.get(frozenset((one, other)), 0)
 
-    def send(self, sender: int, receiver: int, word: str, job_id: int) -> None:
-        self.waiting.append(LinkMessage(sender, receiver, word, job_id, self.number(sender, receiver)))
+    def send(self, sender: int, receiver: int, word: str, job_id: int, body: Message | None = None) -> None:
+        self.waiting.append(LinkMessage(sender, receiver, word, job_id, self.number(sender, receiver), body))
 
     def break_one(self) -> None:
         """The link of some message is lost, with all messages that are on their way."""

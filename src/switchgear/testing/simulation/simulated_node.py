@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Final
 
 from switchgear.engine.engine import Engine, EngineSettings, SubmitOptions
 from switchgear.engine.handover import LetGo
+from switchgear.engine.placement import is_copy
 from switchgear.errors import Refused
-from switchgear.model import FINAL_STATES, NORMAL, RUNNING, SECOND_US, Delivery, EdgePolicy, Job, Worker
+from switchgear.model import FINAL_STATES, NORMAL, RUNNING, SECOND_US, Cause, Delivery, EdgePolicy, Job, Worker
+from switchgear.net.owners.messages import Assign, Message
 from switchgear.partitions import NodeWatch, partition_of
 from switchgear.states import UNSUCCESSFUL_STATES
 from switchgear.testing.recording_peer import RecordingPeer
 from switchgear.testing.simulation.owners_database import CommitMessage
-from switchgear.testing.simulation.simulated_edges import SimulatedEdges
+from switchgear.testing.simulation.simulated_relay import SimulatedRelay
 from switchgear.testing.simulation.store import Row
 
 if TYPE_CHECKING:
@@ -26,12 +28,17 @@ RELIABLE_PART: Final = 0.75  # as in storage/postgres_fence.py
 FUNCTION_NAMES: Final = tuple(b"function %d" % number for number in range(5))
 
 
+# A message to another node, which tells of changes that are not stored yet: the node, the number of the link, and what.
+HeldAnswer = tuple[int, int, Message]
+
+
 class PendingCommit:
     """What a node has sent to the database, and what it may say when that is stored."""
 
-    def __init__(self, message: CommitMessage, jobs: list[Job], sent_s: float) -> None:
+    def __init__(self, message: CommitMessage, jobs: list[Job], answers: list[HeldAnswer], sent_s: float) -> None:
         self.message = message
         self.jobs = jobs
+        self.answers = answers
         self.sent_s = sent_s
         self.answer: bool | None = None  # whether it was stored
         self.is_lost = False  # the connection was lost before the answer came
@@ -48,7 +55,7 @@ class SimulatedNode:
         self.clock_offset_s = world.rng.uniform(-1e6, 1e6)
         self.engine = Engine(EngineSettings(attempts=world.attempts))
         self.engine.reports_changes = True
-        self.edges = SimulatedEdges(self)
+        self.edges = SimulatedRelay(self)
         self.engine.placement = self.edges
         self.engine.advance(world.now_us)
         self.watch = NodeWatch()
@@ -59,6 +66,7 @@ class SimulatedNode:
         self.is_leaving = False
         self.staged: dict[int, Row] = {}
         self.staged_jobs: dict[int, Job] = {}
+        self.answers: list[HeldAnswer] = []  # to other nodes, for the next commit
         self.ended: list[Job] = []  # whose ends are not stored yet
         self.in_flight: PendingCommit | None = None
         self.frees: tuple[int, ...] = ()
@@ -124,6 +132,8 @@ class SimulatedNode:
         """Restore the jobs of these partitions beside those of the others."""
         if not partitions:
             return
+        self.engine.advance(self.world.now_us)
+        self.edges.drop_functions(partitions)
         self.owned.update(partitions)
         # Jobs that are submitted here from now on must have higher ids than those of earlier owners.
         if not self.world.reuses_ids or self.engine.next_job_id == 1:
@@ -136,10 +146,13 @@ class SimulatedNode:
             if self.owns(function.name):
                 self.edges.function_comes(function)
         self.engine.restore([row.to_job(self.engine.function_named(row.function_name)) for row in mine], {}, 0)
-        for name in FUNCTION_NAMES:
-            if partition_of(name) in partitions:
-                self.engine.can_do(self.worker, self.engine.function_named(name))
+        self.register(self.worker)
         self.stage()
+
+    def register(self, worker: Worker) -> None:
+        """The worker runs jobs of all functions, whichever node owns them."""
+        for name in FUNCTION_NAMES:
+            self.engine.can_do(worker, self.engine.function_named(name))
 
     def hand_over(self, partitions: tuple[int, ...]) -> None:
         """Let go of these partitions, and free them in the commit of their last changes."""
@@ -154,8 +167,12 @@ class SimulatedNode:
         for _ in self.engine.let_go(functions, known):
             pass
         self.stage()
-        for _, job in known.runs:
-            self.told_runs.pop(job.id, None)  # its late report is refused
+        self.register(self.worker)
+        for worker, job in known.runs:
+            if worker is self.worker:
+                self.told_runs.pop(job.id, None)  # its late report is refused
+            else:
+                worker.peer.revoke(worker, job, Cause.TIMED_OUT)
         self.frees = partitions
         self.begin_commit()
 
@@ -165,6 +182,10 @@ class SimulatedNode:
         """Copy what has changed, as the next commit of this node is going to store it."""
         jobs, _ = self.engine.take_changes()
         for job in jobs:
+            if is_copy(job):
+                if job.finished_us:
+                    self.engine.drop_contents(job)
+                continue
             job.revision += 1
             self.staged[job.id] = Row(job)
             self.staged_jobs[job.id] = job
@@ -174,11 +195,16 @@ class SimulatedNode:
     def begin_commit(self) -> None:
         """Send everything that is staged."""
         self.stage()
-        if self.in_flight is not None or not (self.staged or self.frees):
+        if self.in_flight is not None:
+            return
+        if not (self.staged or self.frees):
+            if not self.must_be_silent:
+                answers, self.answers = self.answers, []
+                self.send_answers(answers)
             return
         message = self.world.message(self, self.staged, self.frees)
-        self.in_flight = PendingCommit(message, list(self.staged_jobs.values()), self.now_s)
-        self.staged, self.staged_jobs, self.frees = {}, {}, ()
+        self.in_flight = PendingCommit(message, list(self.staged_jobs.values()), self.answers, self.now_s)
+        self.staged, self.staged_jobs, self.frees, self.answers = {}, {}, (), []
         if self.is_cut_off:
             self.in_flight.is_lost = True
         else:
@@ -230,7 +256,7 @@ class SimulatedNode:
         }
         is_freed = all(self.world.database.partitions[number].node_id != self.id for number in pending.message.frees)
         message = self.world.message(self, rows, () if is_freed else pending.message.frees)
-        self.in_flight = PendingCommit(message, pending.jobs, sent_s)
+        self.in_flight = PendingCommit(message, pending.jobs, pending.answers, sent_s)
         self.world.database.on_its_way.append(message)
 
     def tell(self, pending: PendingCommit) -> None:
@@ -241,12 +267,36 @@ class SimulatedNode:
             if row.state in FINAL_STATES:
                 self.world.acknowledged_ends.add(row.id)
         for job in pending.jobs:
+            if job.has_details and job.unsent and job.id not in self.staged:
+                self.engine.start_is_kept(job)
             if job.worker is self.worker and job.state is RUNNING and job.id not in self.told_runs:
                 self.hand_out(job)
+        self.send_answers(pending.answers)
+
+    def say_when_stored(self, link: tuple[int, int], message: Message) -> None:
+        """Send a message to another node after the next commit."""
+        self.answers.append((*link, message))
+
+    def send_answers(self, answers: list[HeldAnswer]) -> None:
+        """Everything that these messages tell of is stored."""
+        for receiver, link, message in answers:
+            if self.world.links.number(self.id, receiver) != link:
+                continue  # the link is lost, and another one is in its place
+            if isinstance(message, Assign):
+                job = self.engine.job(message.id)
+                if job is not None and not is_copy(job):
+                    self.world.check_hand_out(self, job)
+            self.world.links.send(self.id, receiver, "message", 0, message)
+
+    def has_unstored(self, job_id: int) -> bool:
+        """Whether something about this job of this node is not stored yet."""
+        in_flight = () if self.in_flight is None else self.in_flight.message.rows
+        return job_id in self.staged or job_id in in_flight or any(job.id == job_id for job in self.ended)
 
     def hand_out(self, job: Job) -> None:
         """Tell the worker to run a job."""
-        self.world.check_hand_out(self, job)
+        if not is_copy(job):
+            self.world.check_hand_out(self, job)
         self.told_runs[job.id] = job
 
     # --- clients and workers ---
@@ -254,12 +304,15 @@ class SimulatedNode:
     def submit(self) -> None:
         world = self.world
         name = world.rng.choice(FUNCTION_NAMES)
-        if not self.owns(name) or self.is_leaving:
+        if self.is_leaving or self.engine.next_job_id == 1:  # it has no ids of its own yet
             return
         unique = b"key %d" % world.rng.randrange(8) if world.rng.random() < 0.4 else b""
         options = None
         if world.rng.random() < 0.2:
             options = SubmitOptions(run_at_us=world.now_us + world.rng.randrange(5) * SECOND_US)
+        if world.rng.random() < 0.2:
+            options = options or SubmitOptions()
+            options.timeout_us = SECOND_US // 2
         if world.rng.random() < 0.5:
             options = self.add_predecessors(options or SubmitOptions())
         self.engine.submit(name, unique, b"x", NORMAL, Delivery.HANDLE, None, options)
@@ -291,7 +344,7 @@ class SimulatedNode:
 
     def work(self) -> None:
         job = self.engine.take(self.worker)
-        if job is not None and not self.engine.start_must_be_kept(job):
+        if job is not None and (is_copy(job) or not self.engine.start_must_be_kept(job)):
             if self.must_be_silent:
                 self.engine.release(self.worker, job.id)
             else:
@@ -317,7 +370,5 @@ class SimulatedNode:
 
     def new_worker(self) -> Worker:
         worker = self.engine.add_worker(RecordingPeer(), "simulated")
-        for name in FUNCTION_NAMES:
-            if self.owns(name):
-                self.engine.can_do(worker, self.engine.function_named(name))
+        self.register(worker)
         return worker

@@ -1,13 +1,14 @@
 """`SimulatedNodes`: several engines, each the owner of some partitions of functions, on one database.
 
 A seed determines everything. Nodes join, leave, are killed, freeze for longer than their lease and go on, and lose
-their connection to the database, with commits left behind that arrive later. Their clocks differ. Clients submit at the
-owner of a function, and workers work there. Checked are: what was acknowledged is stored for ever, no job is handed out
-after its end was acknowledged, or by a node that does not own it, a key has one unfinished job, all engines are intact,
-and when all faults have passed every job ends.
+their connection to the database, with commits left behind that arrive later. Their clocks differ. Checked are: what was
+acknowledged is stored for ever, no job is handed out after its end was acknowledged, or by a node that does not own it,
+a key has one unfinished job, all engines are intact, and when all faults have passed every job ends.
 
-Jobs wait for jobs of other nodes, over links that are slow and break (`simulated_edges`): none runs before its
-predecessors have ended as it requires, and none waits for ever when they have. Clients and workers know the owner.
+Nodes work for each other over links that are slow and break. Jobs wait for jobs of other nodes (`simulated_edges`):
+none runs before its predecessors have ended as it requires, and none waits for ever when they have. Clients submit at
+any node, and workers of any node run the jobs of all (`simulated_relay`): a submission that was acknowledged is stored
+once, whichever owner has answered, a report counts for the start that it is about, and an acknowledged one is stored.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
+from switchgear.engine.engine import SubmitOptions
+from switchgear.engine.placement import is_copy
 from switchgear.model import (
     DONE,
     FINAL_STATES,
@@ -66,6 +69,13 @@ class SimulatedNodes:
         # or do not ask again when a predecessor has another owner, or take unknown jobs for done.
         self.forgets_owners = False
         self.trusts_in_ignorance = False
+        # or accept submissions of other nodes, or acknowledge their reports, before that is stored, or do not look
+        # which start a report is about.
+        self.accepts_too_early = False
+        self.reports_too_early = False
+        self.forgets_starts = False
+        self.submitted_options: dict[int, SubmitOptions] = {}  # by id, of submissions to functions of other nodes
+        self.reported = 0  # reports of workers of other nodes that were taken
         self.started = 0  # nodes, so far
         self.check_every = CHECK_EVERY  # steps
         self._last_message = 0
@@ -113,14 +123,24 @@ class SimulatedNodes:
 
     def check_predecessor(self, node: SimulatedNode, job: Job, job_id: int, policy: EdgePolicy) -> None:
         """A job runs after its predecessors are done, or have ended, if that is enough."""
-        own = next(
-            (each for each in (*node.ended, *node.engine.changed) if each.id == job_id and each.finished_us), None
-        )
+        changed = (each for each in node.engine.changed if not is_copy(each))
+        own = next((each for each in (*node.ended, *changed) if each.id == job_id and each.finished_us), None)
         state = self.database.rows[job_id].state if own is None else own.state
         if state is DONE:
             return
         if policy not in (EdgePolicy.RUN, EdgePolicy.ERROR) or (own is None and job_id not in self.ended_once):
             broken(f"{node} hands out {job}, whose predecessor {job_id} is {state.name} ({policy.name})")
+
+    def check_report(self, node: SimulatedNode, job_id: int, start: int, present: int) -> None:
+        """A report of another node's worker was taken: it was on the present start."""
+        self.reported += 1
+        if start != present:
+            broken(f"{node} took a report on start {start} of job {job_id}, which is in start {present}")
+
+    def check_acknowledged_report(self, node: SimulatedNode, job_id: int) -> None:
+        """The end of a job that a worker of this node has reported was acknowledged."""
+        if job_id not in self.ended_once:
+            broken(f"{node} was told that the end of job {job_id} is stored, which it is not")
 
     def check(self) -> None:
         """Everything acknowledged is stored, and all engines are intact."""
@@ -147,7 +167,7 @@ class SimulatedNodes:
             return
         if draw < 0.35:
             self.deliver()
-        if draw < 0.5:
+        for _ in range(rng.randrange(4)):
             self.links.deliver()
         for node in rng.sample(self.nodes, len(self.nodes)):
             if self.now_s >= node.frozen_until_s:
@@ -179,8 +199,10 @@ class SimulatedNodes:
             node.edges.look()
         elif draw < 0.3:
             node.look()
-        elif draw < 0.4:
+        elif draw < 0.37:
             node.beat()
+        elif draw < 0.42:
+            node.edges.look_after()
         elif draw < 0.6:
             node.submit()
         elif draw < 0.7:
@@ -244,6 +266,9 @@ class SimulatedNodes:
         for row in self.database.rows.values():
             if row.state not in FINAL_STATES and not self.waits_in_vain(row):
                 broken(f"job {row.id} of {row.function_name!r} did not end: {row.state.name}")
+        for node in self.nodes:
+            if node.edges.submissions:
+                broken(f"{node} has submissions that no owner has answered: {sorted(node.edges.submissions)}")
         for number, owner in enumerate(self.database.partitions):
             if owner.node_id == FREE:
                 broken(f"nobody owns partition {number}")
@@ -272,6 +297,7 @@ class SimulatedNodes:
             return
         for job_id in sorted(node.edges.entries):
             node.edges.look_at(job_id)
+        node.edges.look_after()
         for _ in range(5):
             node.work()
             node.report()
