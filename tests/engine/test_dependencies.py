@@ -250,6 +250,76 @@ def test_a_circle_through_many_paths_is_found(harness: Harness) -> None:
     assert len(refused.value.path) == 4
 
 
+def test_a_long_circle_is_named_by_its_ends(harness: Harness) -> None:
+    jobs = chain(harness, *(b"%d" % number for number in range(1000)))
+    with pytest.raises(CycleRefused) as refused:
+        harness.engine.add_predecessors(jobs[0], (jobs[-1].id,))
+    path = refused.value.path
+    assert path[:3] == ["0", "999", "998"]
+    assert path[10] == "(981 others)"
+    assert path[-3:] == ["2", "1", "0"]
+    assert len(path) == 21
+
+
+def test_the_root_of_very_many_jobs_may_wait_for_a_new_one_at_once(harness: Harness) -> None:
+    """Only one side of the search is long, so it is not."""
+    root = harness.submit()
+    for _ in range(2000):
+        harness.submit(after=(root,))
+    for _ in harness.engine.search_cycle(root, (harness.submit().id,)):
+        pytest.fail("the search took more than one step")
+
+
+def long_search(harness: Harness) -> tuple[Job, Job]:
+    """Two jobs: very many wait for the first, and the second one waits for very many."""
+    first = chain(harness, *(b"a%d" % number for number in range(3000)))[0]
+    return first, chain(harness, *(b"b%d" % number for number in range(3000)))[-1]
+
+
+def test_a_search_that_is_long_on_both_sides_takes_several_steps(harness: Harness) -> None:
+    first, second = long_search(harness)
+    assert len(list(harness.engine.search_cycle(first, (second.id,)))) == 2
+    harness.engine.add_predecessors(first, (second.id,), is_checked=True)
+    assert first.state is WAITING
+
+
+def test_a_circle_that_is_closed_during_the_search_is_found(harness: Harness) -> None:
+    first, second = long_search(harness)
+    search = harness.engine.search_cycle(first, (second.id,))
+    next(search)
+    beginning, last = harness.engine.named(b"b0"), harness.engine.named(b"a2999")
+    assert beginning is not None
+    assert last is not None
+    harness.engine.add_predecessors(beginning, (last.id,))
+    with pytest.raises(CycleRefused):
+        list(search)
+
+
+def test_a_circle_that_ends_during_the_search_is_none(harness: Harness) -> None:
+    first, second = long_search(harness)
+    beginning, last = harness.engine.named(b"b0"), harness.engine.named(b"a2999")
+    assert beginning is not None
+    assert last is not None
+    harness.engine.add_predecessors(beginning, (last.id,))
+    search = harness.engine.search_cycle(first, (second.id,))
+    next(search)
+    harness.engine.cancel(last)
+    list(search)
+    harness.engine.add_predecessors(first, (second.id,))
+    assert first.state is WAITING
+
+
+def test_a_search_among_jobs_that_change_all_the_time_is_given_up(harness: Harness) -> None:
+    first, second = long_search(harness)
+
+    def search() -> None:
+        for _ in harness.engine.search_cycle(first, (second.id,)):
+            harness.engine.add_predecessors(harness.submit(), (harness.submit().id,))
+
+    with pytest.raises(Refused, match="others change the jobs that wait for job 1 all the time"):
+        search()
+
+
 def test_a_diamond_is_no_circle(harness: Harness) -> None:
     first = harness.submit()
     left, right = harness.submit(after=(first,)), harness.submit(after=(first,))

@@ -1,4 +1,4 @@
-"""`Dependencies`: which jobs wait for which, the search for cycles, and what a predecessor's failure means.
+"""`Dependencies`: which jobs wait for which, and what a predecessor's failure means.
 
 Edges are stored by the id of the predecessor, not on its job, so that they outlive the job: a failed predecessor is no
 longer in the engine's tables, but its successors still wait, and continue if it is retried and done.
@@ -21,16 +21,16 @@ from itertools import islice
 from typing import Final
 
 from switchgear.engine.cross_function_edges import CrossFunctionEdges
+from switchgear.engine.cycle_search import CycleSearch
 from switchgear.engine.deadlines import DeadlineKind, Deadlines
 from switchgear.engine.packed_queues import PackedQueues
 from switchgear.engine.placement import Placement, is_copy
 from switchgear.engine.sliced_work import SlicedKind, SlicedWork
 from switchgear.engine.state import EngineState
 from switchgear.engine.unsuccessful_jobs import UnsuccessfulJobs
-from switchgear.errors import CycleRefused
 from switchgear.model import CANCELLED, READY, WAITING, Cause, Delivery, EdgePolicy, Job, JobState
 
-__all__ = ["ERROR", "Dependencies", "check_edges", "has_policies", "label", "policy_of", "without_repetitions"]
+__all__ = ["ERROR", "Dependencies", "check_edges", "has_policies", "policy_of", "without_repetitions"]
 
 # A job with more predecessors than this is linked to them, and unlinked, over several turns.
 MOST_UNLINKED_AT_ONCE: Final = 1_000
@@ -421,27 +421,14 @@ class Dependencies:
         self._unlinking.clear()
         self._ended.clear()
 
-    def refuse_cycle(self, job: Job, blockers: list[int]) -> None:
-        """Raise CycleRefused if waiting for these would make the job wait for itself.
+    def refuse_cycle(self, job: Job, blockers: Sequence[int]) -> None:
+        """Raise CycleRefused if waiting for these would make the job wait for itself."""
+        for _ in self.search_cycle(job, blockers):
+            pass
 
-        Only a job that others already wait for can close a cycle, so the usual case, a new job, costs nothing.
-        """
-        if job.id in blockers:
-            raise CycleRefused([label(job), label(job)])
-        if job.id not in self.successors:
-            return
-        targets = set(blockers)
-        came_from: dict[int, Job] = {}
-        pending = [job]
-        while pending:
-            current = pending.pop()
-            for successor in self.waiting_for(current.id):
-                if successor.id in came_from:
-                    continue
-                came_from[successor.id] = current
-                if successor.id in targets:
-                    raise CycleRefused(trace(successor, job, came_from))
-                pending.append(successor)
+    def search_cycle(self, job: Job, blockers: Sequence[int]) -> Iterator[None]:
+        """The same in steps: when the last one is done, and before anything else is, the job may wait for these."""
+        return CycleSearch(self._state, self.successors, job, blockers).steps()
 
 
 def check_edges(edges: bytes, predecessors: tuple[int, ...]) -> None:
@@ -475,17 +462,3 @@ def policy_of(job: Job, predecessor_id: int) -> int:
     if edges.count(edges[0]) == len(edges):  # usually all are equal
         return edges[0]
     return edges[job.predecessors.index(predecessor_id)]
-
-
-def label(job: Job) -> str:
-    return job.name.decode("utf-8", "replace") if job.name else f"job {job.id}"
-
-
-def trace(last: Job, first: Job, came_from: dict[int, Job]) -> list[str]:
-    """A description of the cycle, in the order of waiting: first waits for last, which waits for … first."""
-    path = [label(first), label(last)]
-    current = last
-    while current is not first:
-        current = came_from[current.id]
-        path.append(label(current))
-    return path

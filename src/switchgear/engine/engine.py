@@ -622,12 +622,19 @@ class Engine:
         """
         self._commands.add_predecessors(job, job_ids, edges, is_checked=is_checked)
 
-    def let_successors_wait(self, job: Job, job_ids: tuple[int, ...]) -> Iterator[None]:
+    def search_cycle(self, job: Job, job_ids: tuple[int, ...]) -> Iterator[None]:
+        """See in steps whether the job may wait for these too; raises CycleRefused if it would wait for itself.
+
+        If `add_predecessors` is called with these before anything else is done, it need not check them again.
+        """
+        return self._commands.search_cycle(job, job_ids)
+
+    def let_successors_wait(self, job: Job, job_ids: tuple[int, ...]) -> Iterator[bool]:
         """Let each job that waits for this unfinished one wait for others too, under the policy that it has for this
-        one; raises CycleRefused. Yields between two of them."""
+        one; raises CycleRefused. Yields after each step whether it was the last one of a job."""
         return self._commands.let_successors_wait(job, job_ids)
 
-    def let_waiting_wait(self, job_id: int, job_ids: tuple[int, ...]) -> Iterator[None]:
+    def let_waiting_wait(self, job_id: int, job_ids: tuple[int, ...]) -> Iterator[bool]:
         """The same for a job that may be another engine's."""
         return self._commands.let_waiting_wait(job_id, job_ids)
 

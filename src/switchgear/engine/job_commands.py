@@ -27,6 +27,8 @@ __all__ = ["CANCELLED_WITH_SUCCESSORS", "JobCommands"]
 
 # The ids of visited jobs are in this many sets. Growing a single set of a million takes 50 ms.
 SEEN_TABLES: Final = 64
+# So many predecessors are added to a job at a time, if it need not get all at once.
+EDGES_PER_STEP: Final = 500
 
 # The error of a cancelled job, by which other engines know that their jobs that wait for it are to be cancelled too.
 CANCELLED_WITH_SUCCESSORS: Final = b"cancelled together with the jobs that wait for it"
@@ -129,23 +131,39 @@ class JobCommands:
 
     # --- more predecessors ---
 
-    def let_successors_wait(self, job: Job, job_ids: tuple[int, ...]) -> Iterator[None]:
+    def let_successors_wait(self, job: Job, job_ids: tuple[int, ...]) -> Iterator[bool]:
         """Let each job that waits for this unfinished one wait for others too, under the policy that it has for this
         one; raises CycleRefused.
 
-        Yields between two of them. A job that begins to wait meanwhile is not among them.
+        Yields after each step whether it was the last one of a job. A job that begins to wait meanwhile is not among
+        them.
         """
         if self._state.jobs.get(job.id) is not job:
             raise Refused(REFUSED_CONFLICT, f"{{}} is {job.state.name.lower()}", job.id)
         yield from self.let_waiting_wait(job.id, job_ids)
 
-    def let_waiting_wait(self, job_id: int, job_ids: tuple[int, ...]) -> Iterator[None]:
+    def let_waiting_wait(self, job_id: int, job_ids: tuple[int, ...]) -> Iterator[bool]:
         """The same for a job that may be another engine's."""
         for successor in self._dependencies.waiting_for(job_id):
-            if successor.state is WAITING:
-                edges = bytes([policy_of(successor, job_id)]) * len(job_ids)
-                self.add_predecessors(successor, job_ids, edges, is_checked=False)
-            yield None
+            for start in range(0, len(job_ids), EDGES_PER_STEP):
+                if start:
+                    yield False
+                some = job_ids[start : start + EDGES_PER_STEP]
+                for _ in self.search_cycle(successor, some):
+                    yield False
+                if successor.state is not WAITING:
+                    break
+                edges = bytes([policy_of(successor, job_id)]) * len(some)
+                self.add_predecessors(successor, some, edges, is_checked=True)
+            yield True
+
+    def search_cycle(self, job: Job, job_ids: tuple[int, ...]) -> Iterator[None]:
+        """See in steps whether the job may wait for these too; raises CycleRefused if it would wait for itself.
+
+        If predecessors are added before anything else is done, they need not be checked again.
+        """
+        dependencies = self._dependencies
+        return dependencies.search_cycle(job, dependencies.blockers_among(tuple(dict.fromkeys(job_ids))))
 
     def add_predecessors(self, job: Job, job_ids: tuple[int, ...], edges: bytes, *, is_checked: bool) -> None:
         """Add predecessors to an unfinished job; raises CycleRefused if it would wait for itself.
@@ -175,6 +193,7 @@ class JobCommands:
         if state.reports_changes and job.delivery:
             state.note(job)
         if blockers:
+            state.edge_changes += 1
             if job.state is not WAITING:
                 self._hold_back(job)
             self._dependencies.rely_on(job, blockers)
@@ -302,6 +321,7 @@ class JobCommands:
         if state.reports_changes:
             state.note(job)
         if blockers:
+            state.edge_changes += 1
             self._queues.rank_last(job)
             state.move(job, Cause.RETRIED_WAITING)
             dependencies.add(job, blockers)

@@ -124,6 +124,7 @@ class EngineState:
         # Jobs that are next and whose payloads are not in memory, since the owner last took them.
         self.wanted_payloads: list[Job] = []
         self.refusal: Refused | None = None  # set while no submission is accepted
+        self.edge_changes = 0  # how often a job that was there began to wait for others; new jobs do not count
         self.placement: Placement | None = None  # other engines have some of the functions
         self.handing_out = True
         self.has_wake_policy = False

@@ -19,8 +19,8 @@ __all__ = ["KeyCommand", "Screen"]
 
 HISTORY: Final = 600  # figures of the past that are remembered
 MOST_ALARMS: Final = 3
-# The lines of the head: server, counts, three rates, oldest wait, alarms.  The lowest number stays longest on a screen that
-# has no room for all of them beside the least of a list, of details, or of the help.
+# The lines of the head: server, counts, three rates, oldest wait, alarms.  The lowest number stays longest on a screen
+# that has no room for all of them beside the least of a list, of details, or of the help.
 HEAD_IMPORTANCE: Final = (0, 1, 5, 4, 6, 3, 2, 7, 8)
 MOST_HEAD: Final = len(HEAD_IMPORTANCE)
 LEAST_LIST: Final = 4  # title, heads of the columns, two rows

@@ -62,6 +62,7 @@ __all__ = ["JobOperations"]
 STATES_PER_STEP: Final = 250
 CANCELLED_PER_STEP: Final = 50
 UNPACKED_PER_STEP: Final = 500
+EDGES_PER_STEP: Final = 250
 # An answer has at most this many handles of cancelled jobs. A million would take 150 ms to encode, and block the server
 # meanwhile.
 MOST_HANDLES = 50_000
@@ -383,7 +384,9 @@ class JobOperations:
         job = self._unfinished_job((yield from self._context.named_job(handle)))
         policy = EdgePolicy[on_failure.upper()]
         try:
-            self._engine.add_predecessors(job, others, bytes([policy]) * len(others))
+            for _ in self._engine.search_cycle(job, others):
+                yield False
+            self._engine.add_predecessors(job, others, bytes([policy]) * len(others), is_checked=True)
         except CycleRefused as cycle:
             raise self._with_handles(cycle) from None
         answer: WaitForAnswer = {"waits": job.state is WAITING}
@@ -396,9 +399,12 @@ class JobOperations:
         job = self._unfinished_job((yield from self._context.named_job(handle)))
         count = 0
         try:
-            for _ in self._engine.let_successors_wait(job, others):
-                count += 1
-                if count % CANCELLED_PER_STEP == 0:
+            edges = 0
+            for is_last in self._engine.let_successors_wait(job, others):
+                count += is_last
+                edges += 1 + len(others)
+                if edges >= EDGES_PER_STEP:
+                    edges = 0
                     yield False
         except CycleRefused as cycle:
             raise self._with_handles(cycle) from None

@@ -248,9 +248,9 @@ class VerbParts:
         if self._engine.foreign_predecessors.is_own(job_id):
             return 0  # its owner has done that
         count = 0
-        for _ in self._engine.let_waiting_wait(job_id, job_ids):
-            count += 1
-            if count % ITEMS_PER_STEP == 0:
+        for is_last in self._engine.let_waiting_wait(job_id, job_ids):
+            count += is_last
+            if not is_last or count % ITEMS_PER_STEP == 0:
                 yield False
         yield from ()
         return count

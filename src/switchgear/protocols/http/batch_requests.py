@@ -9,7 +9,7 @@ checked and submitted in steps, as long graphs are (`GraphSubmission`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any, Final
 
 import msgspec
@@ -20,6 +20,7 @@ from switchgear.errors import OptionError, PeerError, Refused
 from switchgear.model import Delivery, Job
 from switchgear.numbers import whole_number
 from switchgear.protocols.handles import number_in_handle
+from switchgear.protocols.http.long_lines import LONG_LINE_BYTES, LongLine
 from switchgear.protocols.http.messages import NDJSON
 from switchgear.protocols.http.problems import (
     HttpProblem,
@@ -32,7 +33,7 @@ from switchgear.protocols.http.problems import (
 from switchgear.protocols.http.routing import RouteCall
 from switchgear.protocols.http.schemas import reservation_decoder
 from switchgear.protocols.http.session import HttpSession
-from switchgear.protocols.http.submitting import HttpSubmission, created_json, json_submission
+from switchgear.protocols.http.submitting import HttpSubmission, created_json, json_submission, long_submission
 from switchgear.protocols.pending_read import Step
 
 __all__ = ["MOST_BATCH_BYTES", "HandleReservations", "on_reserve_handles", "on_submit_batch"]
@@ -114,19 +115,26 @@ def on_submit_batch(session: HttpSession, call: RouteCall) -> None:
 def line_count(body: bytes, most: int) -> int:
     """The number of lines of a batch; raises HttpProblem."""
     count = body.count(b"\n") + (not body.endswith(b"\n"))
-    if not body.strip() or count > most:
-        raise HttpProblem(413 if body.strip() else 422, "batch_size", f"such a batch has 1 to {most} lines")
+    has_lines = body != b"" and not body.isspace()
+    if not has_lines or count > most:
+        raise HttpProblem(413 if has_lines else 422, "batch_size", f"such a batch has 1 to {most} lines")
     return count
 
 
 def lines_of(body: bytes) -> Iterator[bytes]:
     """The lines of a batch: not all at once, because there may be very many."""
+    for start, end in places_of_lines(body):
+        yield body[start:end]
+
+
+def places_of_lines(body: bytes) -> Iterator[tuple[int, int]]:
+    """Where the lines of a batch begin and end: to copy a very long one takes long."""
     start = 0
     while start < len(body):
         end = body.find(b"\n", start)
         if end < 0:
             end = len(body)
-        yield body[start:end]
+        yield start, end
         start = end + 1
 
 
@@ -219,14 +227,26 @@ class LineReader:
         """The submission of a line; `None` if there is a problem, which is noted."""
         self._line = number
         try:
-            submission = json_submission(self._session, line, self._named)
-            if submission.unique:
-                raise field_problem("pointer", "/unique", "jobs of an atomic batch have no unique keys")
-            submission.use_trace(self._call)
-            return submission
+            return self._checked(json_submission(self._session, line, self._named))
         except (PeerError, Refused) as error:
             self.note(number, error)
             return None
+
+    def read_long(self, number: int, line: LongLine) -> Generator[Step, None, HttpSubmission | None]:
+        """The same for a very long line, in steps."""
+        self._line = number
+        try:
+            submission = yield from long_submission(self._session, line, self._named)
+            return self._checked(submission)
+        except (PeerError, Refused) as error:
+            self.note(number, error)
+            return None
+
+    def _checked(self, submission: HttpSubmission) -> HttpSubmission:
+        if submission.unique:
+            raise field_problem("pointer", "/unique", "jobs of an atomic batch have no unique keys")
+        submission.use_trace(self._call)
+        return submission
 
     def note(self, number: int, error: PeerError | Refused) -> None:
         """Note a problem with a line."""
@@ -308,10 +328,14 @@ def submit_long(session: HttpSession, call: RouteCall, reserved: range) -> Itera
     try:
         reader = LineReader(session, call)
         batch = BatchGraph(session, graph)
-        for number, line in enumerate(lines_of(call.body), 1):
+        body = call.body
+        for number, (start, end) in enumerate(places_of_lines(body), 1):
             if number % LINES_PER_STEP == 0:
                 yield False
-            submission = reader.read(number, line)
+            if end - start > LONG_LINE_BYTES:
+                submission = yield from reader.read_long(number, LongLine(body, start, end))
+            else:
+                submission = reader.read(number, body[start:end])
             if submission is None:
                 continue
             try:

@@ -17,6 +17,7 @@ from switchgear.json_bytes import bytes_of, plain
 from switchgear.model import DONE, FINAL_STATES, NORMAL, SECOND_US, Delivery, Job
 from switchgear.numbers import whole_number
 from switchgear.protocols.http.job_error import told_error
+from switchgear.protocols.http.long_lines import LongLine
 from switchgear.protocols.http.messages import BYTES
 from switchgear.protocols.http.problems import (
     HttpProblem,
@@ -44,6 +45,7 @@ __all__ = [
     "created_json",
     "end_headers",
     "json_submission",
+    "long_submission",
     "not_done_problem",
     "on_submit_job",
     "on_submit_payload",
@@ -223,10 +225,27 @@ def json_submission(
     wanted = plain_submission(text)
     if wanted is None:
         wanted = submission_with_options(text)
+    return checked_submission(session, wanted, wanted_payload(wanted), predecessor)
+
+
+def checked_submission(
+    session: HttpSession, wanted: Any, payload: bytes, predecessor: Callable[[str], int] | None
+) -> HttpSubmission:
+    """A submission as a struct, whose payload was read; raises HttpProblem."""
     function = allowed_function(session, wanted)
-    payload = wanted_payload(wanted)
     key = wanted_key(session, wanted)
     return submission_of(session, function, key, payload, given_options(wanted), "pointer", predecessor)
+
+
+def long_submission(
+    session: HttpSession, line: LongLine, predecessor: Callable[[str], int]
+) -> Generator[Step, None, HttpSubmission]:
+    """A submission as a very long line of JSON, read in steps; raises HttpProblem."""
+    yield from line.read()
+    wanted = submission_with_options(line.rest)
+    payload = wanted_payload(wanted)
+    long_payload = yield from line.payload(wanted)
+    return checked_submission(session, wanted, payload if long_payload is None else long_payload, predecessor)
 
 
 def idempotency_key(call: RouteCall) -> bytes:
