@@ -194,8 +194,9 @@ class CurrentJob:
     def step(self, name: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a function once for the job, however often its task is called: later runs are given its result.
 
-        The name is the step's own within the job: a second step of that name raises ValueError. The result has to be JSON, and is remembered for 30 days. If the
-        worker is lost in the middle of the function, the function is called again.
+        The name is the step's own within the job: a second step of that name raises ValueError. The result has to be
+        JSON, and is remembered for 30 days. If the worker is lost in the middle of the function, the function is called
+        again.
         """
         from switchgear.app.job_events import STEP
 
