@@ -361,6 +361,7 @@ def test_plain_text_at_a_tls_port(secured: Secured) -> None:
     [
         ("https", b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n", b"HTTP/1.1 400 Bad Request\r\n"),
         ("gearmans", b"\0REQ\0\0\0\x10\0\0\0\x02hi", b"\0RES\0\0\0\x13"),
+        ("gearmans", b"status\r\n", b"ERR FOREIGN_PROTOCOL this+port+speaks+TLS\r\n"),
         ("rediss", b"*1\r\n$4\r\nPING\r\n", b"-ERR this port speaks TLS, not Redis\r\n"),
     ],
 )

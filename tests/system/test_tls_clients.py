@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from switchgear import Client, WmpManager, WmpWorker
+from switchgear import AsyncClient, Client, WmpManager, WmpWorker
 from switchgear.cli.dashboard import login_code
 from switchgear.client.address import HttpServerAddress
 from switchgear.client.draft import AsyncDraftClient, AsyncDraftWorker, DraftClient, DraftWorker, JobType
@@ -125,6 +125,24 @@ def test_a_server_without_tls(secured: Secured) -> None:
         client.submit("f", b"")
     with pytest.raises(ServerUnreachable, match="cannot connect"):
         asyncio.run(submit_async(url))
+
+
+def test_a_client_that_forgot_to_encrypt_is_told(secured: Secured) -> None:
+    gearman = f"gearman://localhost:{secured.ports['gearmans']}"
+    with Client(gearman) as client, pytest.raises(ServerRefused, match="this port speaks TLS"):
+        client.control("functions")
+
+    async def control() -> None:
+        async with AsyncClient(gearman) as client:
+            await client.control("functions")
+
+    with pytest.raises(ServerRefused, match="this port speaks TLS"):
+        asyncio.run(control())
+    with (
+        Client(f"http://localhost:{secured.ports['https']}") as client,
+        pytest.raises(ServerUnreachable, match=r"400 Bad Request \(This port speaks TLS: use https"),
+    ):
+        client.control("functions")
 
 
 def test_files_for_tls_are_checked_first(secured: Secured, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from switchgear.client.gearman.client_requests import (
     EXTENSION_PROBE,
     JobStatus,
     admin_request,
+    check_echo,
     check_extensions,
     status_of,
 )
@@ -175,7 +176,8 @@ class Client:
         self._locate()
         with GearmanConnection.to(self.address, self.timeout_seconds) as probe:
             probe.send(request(Packet.ECHO_REQ, b"?"))
-            probe.receive_answer()  # else a server that takes no connections now would seem to lack extensions
+            # Otherwise a server that takes no connections now would seem to lack extensions.
+            check_echo(*probe.receive_answer())
             probe.send(EXTENSION_PROBE)
             try:
                 kind, body = probe.receive_answer()

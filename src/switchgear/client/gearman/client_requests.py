@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from switchgear.client.gearman.error_codes import INVALID_COMMAND, UNKNOWN_EXTENSION
+from switchgear.client.gearman.error_codes import INVALID_COMMAND, UNKNOWN_EXTENSION, error_in_packet
 from switchgear.client.gearman.packets import control_packet
 from switchgear.errors import ClientError, ServerRefused
 from switchgear.numbers import whole_number
 from switchgear.protocols.gearman.messages import Packet
 
-__all__ = ["EXTENSION_PROBE", "JobStatus", "admin_request", "check_extensions", "status_of"]
+__all__ = ["EXTENSION_PROBE", "JobStatus", "admin_request", "check_echo", "check_extensions", "status_of"]
 
 # A server without our extensions answers with an error or closes the connection.
 EXTENSION_PROBE: Final = control_packet("server", {})
@@ -43,6 +43,12 @@ def admin_request(line: str) -> tuple[bytes, bool]:
         raise ValueError("a command of the text protocol is one line")
     words = line.lower().split()
     return line.encode() + b"\r\n", bool(words) and words[0] in _LONG_ANSWERS
+
+
+def check_echo(kind: int, body: bytes) -> None:
+    """Raise ServerRefused if this answer to ECHO_REQ is an error: another protocol is spoken at the port."""
+    if kind == Packet.ERROR:
+        raise error_in_packet(body)
 
 
 def check_extensions(kind: int, body: bytes, server: object) -> None:

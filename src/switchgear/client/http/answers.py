@@ -20,6 +20,7 @@ from switchgear.text import harmless
 __all__ = ["AnswerParser", "HttpAnswer", "error_code_of"]
 
 MOST_HEAD_BYTES: Final = 64 * 1024
+MOST_SHOWN: Final = 200  # characters of an error that is plain text
 PROBLEM: Final = "application/problem+json"
 # Between a client and its server there may be a proxy, which says by these that it cannot reach the server.
 GATEWAY_STATUSES: Final = frozenset({502, 503, 504})
@@ -57,8 +58,12 @@ class HttpAnswer:
 
     @property
     def words(self) -> str:
-        """The status and its text, for error messages."""
-        return f"{self.status} {harmless(self.reason)}".strip()
+        """The status and its text, for error messages, with the first line of an error that is plain text."""
+        words = f"{self.status} {harmless(self.reason)}".strip()
+        if self.status >= 400 and self.headers.get("content-type", "").startswith("text/plain"):
+            line = self.body.strip().partition(b"\n")[0].decode("utf-8", "replace")
+            words += f" ({harmless(line)[:MOST_SHOWN]})" if line else ""
+        return words
 
     def json(self) -> Any:
         """The body as JSON; raises PeerError."""

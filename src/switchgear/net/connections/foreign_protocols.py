@@ -74,6 +74,9 @@ _MEMCACHED: Final = re.compile(
     re.IGNORECASE,
 )
 
+# A command of Gearman's text protocol.
+_TEXT_LINE: Final = re.compile(rb"[\x20-\x7e]+\r?\n")
+
 # How binary protocols begin, and how many bytes it takes to recognise them.
 _FIXED_BEGINNINGS: Final = (
     (re.compile(rb"\0(?:RE?)?\Z"), 4, GEARMAN),
@@ -158,7 +161,7 @@ def unencrypted_refusal(start: bytes) -> bytes:
     """An error for a peer that begins like this where TLS is needed, in its own protocol; empty if that is unknown."""
     protocol = foreign_protocol(start, frozenset({TLS, SSL2}))
     if protocol is None:
-        return b""
+        return b"ERR FOREIGN_PROTOCOL this+port+speaks+TLS\r\n" if _TEXT_LINE.match(start) is not None else b""
     if protocol == HTTP:
         return _http_answer("This port speaks TLS: use https.  The request was not executed.\n")
     return foreign_refusal(protocol, "TLS")

@@ -88,6 +88,7 @@ class HttpSessionFactory(TcpSessionFactory):
         for setup in self.setups:
             setup.packet_bytes = config.limits.packet_bytes
             setup.name_bytes = config.limits.name_bytes
+            setup.last_function_text = ""  # it was checked by the earlier limit
             setup.idle_seconds = config.http.idle_seconds
             setup.head_seconds = config.http.head_seconds
             setup.use_redaction(config.http.redact)

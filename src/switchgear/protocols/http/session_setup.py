@@ -58,6 +58,9 @@ class HttpSetup:
         self.request_counts: dict[str, AnswerCounts] = {}  # by route
         self.shared: Any = None  # what all listeners share: see `share`
         self.workers: HttpWorkers | None = None  # of those
+        # The last function of a submission as JSON: one submission after the other has the same.
+        self.last_function_text = ""
+        self.last_function = b""
         self._date = b""
         self._date_seconds = -1
         # What begins and separates the parts of an answer to a submission; see `HttpSession.tell_created`.

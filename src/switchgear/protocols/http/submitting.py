@@ -54,6 +54,8 @@ __all__ = [
 MOST_WAIT_SECONDS: Final = 600
 IDEMPOTENCY_US: Final = 86_400 * SECOND_US
 MOST_KEY_BYTES: Final = 255
+NOT_GIVEN: Final = UNSET
+decode_plain: Final = decode_plain_submission
 HANDLE: Final = Delivery.HANDLE  # a global is cheaper to look up than a member of an enumeration
 MOST_PLAIN_BYTES: Final = 4096  # a longer text is not read twice
 # A longer text may have lists of so many values that to read them takes longer than a turn may.
@@ -166,7 +168,7 @@ def plain_submission(text: bytes) -> Any:
     """A submission without options as a struct, of which fields may be unset; `None` if it has some, or is wrong."""
     if len(text) <= MOST_PLAIN_BYTES:
         try:
-            return decode_plain_submission(text)
+            return decode_plain(text)
         except (msgspec.DecodeError, UnicodeError, RecursionError):
             pass  # the other decoder knows what there is to be said
     return None
@@ -185,7 +187,12 @@ def submission_with_options(text: bytes) -> Any:
 def allowed_function(session: HttpSession, wanted: Any) -> bytes:
     """The function of a submission, for which the peer may submit; raises HttpProblem or Refused."""
     name: str = wanted.function
-    function = function_name(session, name.encode(), "pointer", "/function")
+    setup = session.setup
+    if name == setup.last_function_text:  # which was checked
+        function = setup.last_function
+    else:
+        function = function_name(session, name.encode(), "pointer", "/function")
+        setup.last_function_text, setup.last_function = name, function
     if session.is_guarded:
         session.require("a submission", EVERYBODY, function)
     return function
@@ -195,8 +202,8 @@ def wanted_payload(wanted: Any) -> bytes:
     """The payload of a submission: a text, bytes in base64, or arguments; raises HttpProblem."""
     args = wanted.args
     payload = wanted.payload
-    if args is not UNSET:
-        if payload is not UNSET:
+    if args is not NOT_GIVEN:
+        if payload is not NOT_GIVEN:
             raise field_problem("pointer", "/args", "there is a payload too; give one of them")
         data = bytes(args)
         if data[:1] not in (b"{", b"["):
@@ -204,7 +211,7 @@ def wanted_payload(wanted: Any) -> bytes:
         return data
     if isinstance(payload, str):
         return payload.encode()
-    if payload is UNSET:
+    if payload is NOT_GIVEN:
         return b""
     try:
         return bytes_of({"base64": payload.base64}, "payload")
