@@ -80,6 +80,23 @@ def test_too_much_behind_a_request_that_waits_ends_the_connection() -> None:
     assert not harness.engine.workers
 
 
+def test_a_path_with_a_slash_too_many_names_the_right_one() -> None:
+    harness = HttpHarness()
+    answer = harness.ask("c", "GET", "/v1/jobs/")
+    assert answer.code == "not_found"
+    assert answer.json["detail"] == "there is nothing at /v1/jobs/; without the slash at its end, there is"
+    for path in ("/v1/nothing/", "/v1/jobs//", "/v1/"):
+        answer = harness.ask("c", "GET", path)
+        assert answer.json["detail"] == f"there is nothing at {path}; GET /openapi.json lists what there is"
+
+
+@pytest.mark.parametrize("body", [b"", b'{"function": "f"'])
+def test_a_body_without_its_end(body: bytes) -> None:
+    answer = HttpHarness().ask("c", "POST", "/v1/jobs", body)
+    assert (answer.status, answer.code) == (400, "invalid_json")
+    assert answer.json["detail"] == "the body is not JSON: it is empty, or its end is missing"
+
+
 @pytest.mark.parametrize("body", [b"x" * 10, b""])
 def test_an_announced_body_is_asked_for(body: bytes) -> None:
     harness = HttpHarness()

@@ -86,10 +86,15 @@ def refusal_problem(refused: Refused, text: str) -> HttpProblem:
     return HttpProblem(status, refused.reason, text, headers=headers)
 
 
+TRUNCATED: Final = "Input data was truncated"  # what msgspec says
+
+
 def validation_problem(error: Exception, where: str = "") -> HttpProblem:
     """A JSON text that cannot be read, or is not what the request takes; `where` is the pointer to it."""
     text = str(error)
     if not isinstance(error, msgspec.ValidationError):
+        if text == TRUNCATED:
+            text = "it is empty, or its end is missing"
         return HttpProblem(400, "invalid_json", f"the body is not JSON: {text}", errors=[("pointer", where, text)])
     detail, _, path = text.partition(" - at `$")
     # A value of an object with any keys is "[...]" there: the pointer is to the object.

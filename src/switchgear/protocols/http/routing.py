@@ -376,7 +376,12 @@ class Router:
                     fitting[word] = (entry, found)
         if not fitting:
             shown = path[:200].decode("ascii", "replace")
-            raise HttpProblem(404, "not_found", f"there is nothing at {shown}; GET /openapi.json lists what there is")
+            hint = "GET /openapi.json lists what there is"
+            if path.endswith(b"/") and any(
+                node.entries for node, _ in path_ends(self._root, segments[:-1], 1, nothing)
+            ):
+                hint = "without the slash at its end, there is"
+            raise HttpProblem(404, "not_found", f"there is nothing at {shown}; {hint}")
         chosen = fitting.get(method) or (fitting.get("GET") if method == "HEAD" else None)
         if chosen is None:
             allowed = ", ".join(sorted({*fitting, "OPTIONS", *(("HEAD",) if "GET" in fitting else ())}))
