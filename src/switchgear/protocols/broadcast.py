@@ -56,4 +56,4 @@ def ignore_message(name: bytes, message: bytes) -> None:
 
 
 def ignore_listeners() -> None:
-    """Likewise."""
+    """The default of `on_listeners`: nothing depends on whether there are listeners."""
