@@ -26,8 +26,8 @@ export function address(path, parameters) {
   return url;
 }
 
-async function ask(method, path, { parameters, body, signal, headers } = {}) {
-  const options = { method, signal, headers: { Accept: "application/json", ...headers } };
+async function ask(method, path, { parameters, body, signal } = {}) {
+  const options = { method, signal, headers: { Accept: "application/json" } };
   if (body !== undefined) {
     options.headers["Content-Type"] = "application/json";
     options.body = JSON.stringify(body);
@@ -62,8 +62,6 @@ export const get = async (path, parameters, signal) => json(await ask("GET", pat
 export const post = async (path, body, parameters) => json(await ask("POST", path, { body, parameters }));
 export const patch = async (path, body) => json(await ask("PATCH", path, { body }));
 export const remove = async (path, parameters) => json(await ask("DELETE", path, { parameters }));
-export const getBytes = async (path, parameters, signal) =>
-  (await ask("GET", path, { parameters, signal, headers: { Accept: "*/*" } })).arrayBuffer();
 
 // What this server has, by its own description.  A part that it lacks (an older server, a proxy that leaves something
 // out) is not asked for, and its view is not in the navigation.

@@ -114,5 +114,7 @@ export function inPath(value) {
   return [...bytesOf(value)].map((byte) => `%${byte.toString(16).padStart(2, "0").toUpperCase()}`).join("");
 }
 
-export const firstLine = (value) => plain(value).trim().split("\n", 1)[0];
+// A name beside other text, which is not to be lost because of it.
+export const brieflyNamed = (name) => (name.length > 40 ? `${name.slice(0, 39)}…` : name);
+
 export const lastLine = (value) => plain(value).trim().split("\n").pop();

@@ -61,7 +61,7 @@ function overviewView(t) {
   const alarmLine = (alarm) => html`
     <li class="alarm ${alarm.level}">
       <span class="glyph" aria-hidden="true">${alarm.level === "critical" ? "✕" : "!"}</span>
-      <p title=${alarm.text}><span class="hidden-text">${t.levels[alarm.level] || alarm.level}: </span>${alarm.text}</p>
+      <p title=${alarm.text}><span class="hidden-text">${t.levels[alarm.level] || alarm.level}: </span>${alarm.text.replace(format.plain(alarm.function), format.brieflyNamed)}</p>
       ${alarm.function ? html`<a class="button small" href=${link("function", format.inPath(alarm.function))}>${t.look}</a>`
         : remedies[alarm.code] ? html`<a class="button small" href=${remedies[alarm.code](alarm)}>${t.look}</a>` : nothing}
     </li>`;

@@ -118,8 +118,6 @@ function latest(model, shown) {
 
 const stripes = (row) => (row.outcome === "failed" ? html`<span class="bad">✕ ${t.outcomes.failed}</span>` : t.outcomes[row.outcome] || row.outcome);
 
-const short = (name) => (name.length > 40 ? `${name.slice(0, 39)}…` : name);
-
 // What is to be known about the picture.
 function notes(model, shown) {
   const said = isOfOneNode ? [t.ofOneNode] : [];
@@ -195,7 +193,7 @@ export const views = { stream: {
         <span class="push"></span>${button(t.export, download)}
       </div>
       <section class="panel">
-        <header><div class="legend">${names.map((name) => html`<span><i class="square" .style=${`color:${colorOf(name)[0]}`}></i><a href=${link("function", format.inPath(name))}>${short(name)}</a></span>`)}
+        <header><div class="legend">${names.map((name) => html`<span><i class="square" .style=${`color:${colorOf(name)[0]}`}></i><a href=${link("function", format.inPath(name))}>${format.brieflyNamed(name)}</a></span>`)}
           ${names.length ? nothing : html`<span>${t.none}</span>`}</div>
           <div class="more">${drawn?.only ? button(t.everybody, () => element().narrow(null)) : nothing}</div></header>
         <task-stream @pin=${(event) => { pinned = event.detail && { ...event.detail, lane: model.lane(event.detail.worker).name }; update(); }} @window=${() => onWindow(update)}></task-stream>
