@@ -116,7 +116,7 @@ def test_the_names_of_the_module_of_jobs(queue: Queue) -> None:
     job_module = importlib.import_module("switchgear.compat.rq.job")  # `rq.job` is the decorator
     assert (job_module.Dependency, job_module.Retry, job_module.Callback) == (Dependency, Retry, Callback)
     assert queue.enqueue(note).get_status() is JobStatus.FINISHED
-    assert JobStatus.FINISHED == "finished"
+    assert JobStatus("finished") is JobStatus.FINISHED
     assert queue.enqueue(note, job_timeout=60).timeout == 60
 
 
