@@ -66,7 +66,7 @@ def test_successors_may_not_wait_for_one_that_waits_for_them(nodes: list[OwnerNo
 
 def test_a_cycle_that_nobody_has_refused_is_explained(nodes: list[OwnerNode], database: str) -> None:
     """Two nodes may have stored their parts of it at the same moment; here the row of a job is changed."""
-    with nodes[0].client() as client:
+    with nodes[1].client() as client:
         first, _, third = chained(client, nodes, 5)
         other = submit(client, function_of(nodes[0], 5), after=[third])
         numbers = [int(handle.rpartition(":")[2]) for handle in (other, first)]

@@ -249,7 +249,7 @@ class ClusterOperations(Operations):
         """Why a job waits; that it waits for itself is said first."""
         answer = yield from self._at_job(row, given, handle, missing)
         reasons = answer.get("reasons", [])
-        if any(reason["word"] == "waiting_for" and "node" in reason["data"] for reason in reasons):
+        if any(reason["word"] == "waiting_for" and reason["data"]["state"] == "unfinished" for reason in reasons):
             job_id = self._number(handle)
             job = yield from self._hub.find_job(job_id)
             found = [] if job is None else (yield from self._cycles.path_to(job_id, job.predecessors))
