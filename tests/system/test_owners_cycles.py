@@ -17,6 +17,7 @@ from switchgear.client.gearman.blocking import Client
 from switchgear.errors import ServerRefused, SwitchgearError
 from tests.support.postgres import Cluster
 from tests.support.servers import HOST
+from tests.support.waiting import eventually
 from tests.system.owner_nodes import OwnerNode, function_of
 from tests.system.test_owners_edges import running
 
@@ -99,6 +100,10 @@ def set_limit(node: OwnerNode, function: str, most: int) -> None:
         assert peer.recv(100).startswith(b"OK")
 
 
+def total_of(client: Client, function: str) -> int:
+    return sum(each["total"] for each in client.control("functions") if each["name"] == function)
+
+
 def test_limits_of_unfinished_jobs_hold_for_graphs_of_several_owners(nodes: list[OwnerNode]) -> None:
     one, two, three = functions = [function_of(node, 6) for node in nodes]
     set_limit(nodes[0], two, 2)
@@ -106,8 +111,9 @@ def test_limits_of_unfinished_jobs_hold_for_graphs_of_several_owners(nodes: list
         status, text = batch(nodes[0], [one, two, three, two, two])
         assert status >= 400
         assert b"queue" in text
-        assert not [each for each in client.control("functions") if each["function"] in functions and each["total"]]
+        assert not any(total_of(client, function) for function in functions)
         assert batch(nodes[0], [one, two, three, two])[0] == 200
+        eventually(lambda: total_of(client, two) == 2, "the owner has its jobs")
         assert batch(nodes[0], [one, three])[0] == 200
         assert batch(nodes[0], [one, two])[0] >= 400
 
@@ -119,6 +125,8 @@ def test_the_same_for_the_python_library(nodes: list[OwnerNode]) -> None:
     try:
         tasks = [app.task(name=name)(lambda *numbers: numbers) for name in (one, two)]
         chain(tasks[0].s(1), tasks[1].s()).submit()
+        with nodes[2].client() as client:
+            eventually(lambda: total_of(client, two) == 1, "the owner has its job")
         with pytest.raises(SwitchgearError, match="full"):
             chain(tasks[0].s(1), tasks[1].s()).submit()
     finally:
