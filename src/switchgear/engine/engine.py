@@ -23,13 +23,14 @@ from switchgear.engine.engine_parts import EngineParts
 from switchgear.engine.explain import ExplainParts, Reason, explain
 from switchgear.engine.flows import Flows
 from switchgear.engine.foreign_predecessors import ForeignPredecessors
-from switchgear.engine.graph_submission import NONE_RESERVED, GraphSubmission
+from switchgear.engine.graph_submission import NONE_RESERVED, GraphSubmission, refuse_if_full
 from switchgear.engine.handover import LetGo
 from switchgear.engine.job_template import JobTemplate
 from switchgear.engine.one_job_workers import OneJobRules, OneJobWorkers
 from switchgear.engine.placement import Placement
 from switchgear.engine.restore import Restoring
 from switchgear.engine.state import ALL_IDS, EngineSettings, Observer
+from switchgear.engine.submissions import QUEUE_IS_FULL
 from switchgear.engine.submit_options import SubmitOptions
 from switchgear.engine.wake_policy import WakePolicy
 from switchgear.errors import Refused
@@ -49,6 +50,7 @@ from switchgear.model import (
 )
 from switchgear.model.names import NameTable
 from switchgear.policy import Policy
+from switchgear.refusals import REFUSED_FULL
 from switchgear.states import LateReport
 
 __all__ = ["Engine", "EngineSettings", "GraphSubmission", "JobTemplate", "Observer", "OneJobRules", "SubmitOptions"]
@@ -428,6 +430,14 @@ class Engine:
         over as many turns as that takes. With `reserved` its jobs get these ids, which are those of `reserve_ids`.
         """
         return GraphSubmission(self._graph_parts, joins=joins, is_long=is_long, reserved=reserved)
+
+    def refuse_if_full(self, wanted: Sequence[tuple[bytes, int, int]]) -> None:
+        """Raise Refused if functions may not have so many more jobs: function, priority and number."""
+        state = self._state
+        most = state.settings.jobs
+        if most and self.packed_queues.unfinished_count() + sum(count for _, _, count in wanted) > most:
+            raise Refused(REFUSED_FULL, QUEUE_IS_FULL)
+        refuse_if_full((self.function_named(name), priority, count) for name, priority, count in wanted)
 
     def submit_graph(self, graph: GraphSubmission) -> list[Job]:
         """Submit a short graph at once: check it as a whole, which may raise Refused, and apply it.

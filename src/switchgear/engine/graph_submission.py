@@ -17,7 +17,7 @@ these are its numbers, and whoever describes it can name its jobs before they ar
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Final, TypeAlias
 
@@ -46,7 +46,7 @@ from switchgear.model.names import NameTable
 from switchgear.refusals import REFUSED_CONFLICT, REFUSED_FULL, REFUSED_RUNNING
 from switchgear.text import harmless
 
-__all__ = ["NONE_RESERVED", "GraphSubmission"]
+__all__ = ["NONE_RESERVED", "GraphSubmission", "refuse_if_full"]
 
 # The first number of the jobs of a long graph, whose ids are not known yet.
 FIRST_PLANNED: Final = 1 << 60
@@ -64,6 +64,18 @@ JOBS_BETWEEN_LOOKS: Final = 1_000
 NewJob: TypeAlias = tuple[bytes, bytes, JobTemplate, Sequence[int]]
 """A job to be submitted: name, payload, template, and the numbers or ids of its predecessors. It is a plain tuple,
 because there may be millions, and the garbage collector visits such tuples only once."""
+
+
+def refuse_if_full(wanted: Iterable[tuple[Function, int, int]]) -> None:
+    """Raise Refused if functions may not have so many more jobs of these priorities."""
+    listed = [each for each in wanted if each[2]]
+    counts: dict[Function, int] = {}
+    for function, _, count in listed:
+        counts[function] = counts.get(function, 0) + count
+    for function, priority, _ in listed:
+        limit = function.limits[priority % URGENT]
+        if limit > 0 and function.total + counts[function] > limit:
+            raise Refused(REFUSED_FULL, QUEUE_IS_FULL)
 
 
 class GraphSubmission:
@@ -376,13 +388,21 @@ class GraphSubmission:
         most = state.settings.jobs
         if most and self._parts.packed.unfinished_count() + len(self._new) > most:
             raise Refused(REFUSED_FULL, QUEUE_IS_FULL)
-        counts: dict[Function, int] = {}
+        refuse_if_full((template.function, template.priority, template.count) for template in self._templates)
+
+    def counts_elsewhere(self) -> list[tuple[bytes, int, int]]:
+        """Function, priority and number of the new jobs that other engines are going to have.
+
+        Only their owners know how many more jobs they may have, so they have to be asked before the graph is checked.
+        """
+        if not self._has_foreign_jobs():
+            return []
+        counts: dict[tuple[bytes, int], int] = {}
         for template in self._templates:
-            counts[template.function] = counts.get(template.function, 0) + template.count
-        for template in self._templates:
-            limit = template.function.limits[template.priority % URGENT]
-            if limit > 0 and template.count and template.function.total + counts[template.function] > limit:
-                raise Refused(REFUSED_FULL, QUEUE_IS_FULL)
+            if template.count and is_foreign(template.function):
+                key = (template.function.name, template.priority)
+                counts[key] = counts.get(key, 0) + template.count
+        return [(name, priority, count) for (name, priority), count in counts.items()]
 
     def _refuse_without_memory(self) -> None:
         memory = self._parts.state.memory

@@ -8,12 +8,13 @@ borrowed from the owner for its workers. Such a function has a limit of unfinish
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from mypy_extensions import mypyc_attr
 
 from switchgear.engine.submit_options import SubmitOptions
+from switchgear.errors import Refused
 from switchgear.model import Function, Job, Peer, Worker
 
 __all__ = ["BORROWED", "FOREIGN_LIMIT", "Placement", "is_copy", "is_foreign"]
@@ -82,6 +83,11 @@ class Placement:
 
     def ids_left(self) -> int:
         """How many ids this engine may use until it gets more."""
+        raise NotImplementedError
+
+    def ask_room(self, wanted: Sequence[tuple[bytes, int, int]], on_answer: Callable[[Refused | None], object]) -> None:
+        """Ask the owners of functions whether these may have so many more jobs: function, priority and number. Tells
+        how that was refused, if it was, now or later, but not in this call."""
         raise NotImplementedError
 
     def store_for_owners(self, jobs: list[Job]) -> None:

@@ -268,6 +268,7 @@ class Service:
 
         operations = ClusterOperations(self.hub, prefix, self._owners)
         self._owners.run_verb = operations.part_in_steps
+        self._owners.ask_room = operations.ask_room
         self.hub.live_job = operations.live_job
         return operations
 

@@ -11,7 +11,7 @@ it, and its answers wait for the commit with these changes.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from mypy_extensions import mypyc_attr
@@ -233,6 +233,20 @@ class Session(Output):
         if job is None or job.state in FINAL_STATES:
             return job
         return placement.stand_in(job)
+
+    def await_room_elsewhere(self, wanted: Sequence[tuple[bytes, int, int]]) -> Iterator[Step]:
+        """Raise Refused if functions of other nodes may not have so many more jobs; see `Placement.ask_room`."""
+        placement = self.engine.placement
+        if placement is None:
+            return
+        elsewhere = [each for each in wanted if not placement.is_ours(each[0])]
+        if not elsewhere:
+            return
+        answer = PendingRead()
+        placement.ask_room(elsewhere, answer.finish)
+        refused = yield from awaited(answer)
+        if refused is not None:
+            raise refused
 
     def id_to_tell(self, job: Job) -> int:
         """The id by which the peer finds a job later: of the job that its submission has joined at another node."""

@@ -8,12 +8,12 @@ that did not answer.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from switchgear.errors import Refused
-from switchgear.json_bytes import bytes_of
+from switchgear.errors import CycleRefused, Refused
+from switchgear.json_bytes import bytes_of, plain
 from switchgear.model import FINAL_STATES, Job, JobState
 from switchgear.net.hub import Hub
 from switchgear.net.operations.bulk import MOST_BULK_JOBS
@@ -23,9 +23,10 @@ from switchgear.net.operations.verb_slots import VerbSlots
 from switchgear.net.operations.verb_steps import Steps
 from switchgear.net.owners.asking import CHANGE_SECONDS, LIST_SECONDS, Asking, NodeSilent, value_of
 from switchgear.net.owners.cluster_context import ClusterContext
+from switchgear.net.owners.cluster_cycles import ClusterCycles
 from switchgear.net.owners.live_parts import LIVE_VERBS, MERGE_ROWS
 from switchgear.net.owners.merging import MERGES, NodePart
-from switchgear.net.owners.verb_parts import GIVE_SCHEDULE, SPAWN_FOREIGN, TEXT_VERBS, VerbParts
+from switchgear.net.owners.verb_parts import GIVE_SCHEDULE, ROOM_FOR, SPAWN_FOREIGN, TEXT_VERBS, VerbParts
 from switchgear.protocols.handles import number_in_handle
 from switchgear.protocols.pending_read import Reading, Step, awaited
 from switchgear.protocols.session import Session
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 __all__ = ["ClusterOperations"]
 
 HANDLES_PER_STEP: Final = 250
+# So long the submitter of a graph waits for the nodes that own jobs of it.
+ROOM_SECONDS: Final = 1.0
 GIVING: Final = replace(VERBS["schedule"], name=GIVE_SCHEDULE)
 
 
@@ -56,6 +59,7 @@ class ClusterOperations(Operations):
         self._part_slots = VerbSlots(COLLECTING)
         self._parts = VerbParts(self, context, lambda: member.relay)
         self._asking = Asking(member, self._parts)
+        self._cycles = ClusterCycles(hub, lambda: member.job_heads)
 
     def part_in_steps(self, verb: str, given: dict[str, Any], answers: list[Any]) -> Iterator[Step]:
         """Carry out this node's part of a verb for another node."""
@@ -79,8 +83,10 @@ class ClusterOperations(Operations):
             return (yield from self._asking.at_owner(row, given, values["function"].encode()))
         if reach is Reach.SCHEDULE:
             return (yield from self._at_schedule(row, given, values))
-        if row.name == "spawn":
-            return (yield from self._spawn(row, given, values, missing))
+        if row.name in ("wait_for", "spawn"):
+            return (yield from self._add_edges(row, given, values, missing))
+        if row.name == "explain" and values.get("handle") is not None:
+            return (yield from self._explain_job(row, given, values["handle"], missing))
         if reach is Reach.JOB or (reach is Reach.JOBS and values["handle"] is not None):
             return (yield from self._at_job(row, given, values["handle"], missing))
         if reach is Reach.JOBS and values["function"] is not None:
@@ -203,6 +209,56 @@ class ClusterOperations(Operations):
         parts = yield from self._everywhere(row, {**given, "number": number}, missing)
         return MERGES[row.name](parts, values)
 
+    # --- more predecessors ---
+
+    def _add_edges(
+        self, row: OperatorVerb, given: dict[str, Any], values: dict[str, Any], missing: list[Incomplete]
+    ) -> Steps:
+        """Refuse what would close a cycle. Another node may do its part of one in the same moment, so this is looked at
+        again when the edges are stored: one of the two finds the cycle then, and cancels a job of it."""
+        job_id = self._number(values["handle"])
+        others = tuple(self._number(handle) for handle in values["after" if row.name == "wait_for" else "jobs"])
+        yield from self._refuse_cycle(row, job_id, others)
+        add = self._spawn if row.name == "spawn" else self._wait_for
+        answer = yield from add(row, given, values, missing)
+        try:
+            yield from self._refuse_cycle(row, job_id, others)
+        except CycleRefused as cycle:
+            victim = cycle.path[0]
+            row = VERBS["cancel"]
+            yield from self._at_job(row, {"handle": victim}, victim, missing)
+            raise Refused(cycle.reason, f"{cycle}; {victim} was cancelled") from None
+        return answer
+
+    def _number(self, handle: str) -> int:
+        return self.context.job_id(handle) or number_in_handle(handle.encode(), b"")
+
+    def _refuse_cycle(self, row: OperatorVerb, job_id: int, others: tuple[int, ...]) -> Steps:
+        search = self._cycles.path_to if row.name == "wait_for" else self._cycles.path_to_successor
+        found = yield from search(job_id, others)
+        if found:
+            ids = [found[-1], *found]
+            raise CycleRefused([self.context.handle(each) for each in ids])
+
+    def _wait_for(
+        self, row: OperatorVerb, given: dict[str, Any], values: dict[str, Any], missing: list[Incomplete]
+    ) -> Steps:
+        return (yield from self._at_job(row, given, values["handle"], missing))
+
+    def _explain_job(self, row: OperatorVerb, given: dict[str, Any], handle: str, missing: list[Incomplete]) -> Steps:
+        """Why a job waits; that it waits for itself is said first."""
+        answer = yield from self._at_job(row, given, handle, missing)
+        reasons = answer.get("reasons", [])
+        if any(reason["word"] == "waiting_for" and reason["data"]["state"] == "unfinished" for reason in reasons):
+            job_id = self._number(handle)
+            job = yield from self._hub.find_job(job_id)
+            found = [] if job is None else (yield from self._cycles.path_to(job_id, job.predecessors))
+            if found:
+                handles = [self.context.handle(each) for each in (job_id, *found)]
+                text = "waits for itself, and so for ever: " + " -> ".join(handles) + "; cancel one of them"
+                reasons.insert(0, {"word": "cycle", "text": text, "data": {"handles": handles}})
+        return answer
+
     def _spawn(
         self, row: OperatorVerb, given: dict[str, Any], values: dict[str, Any], missing: list[Incomplete]
     ) -> Steps:
@@ -224,6 +280,32 @@ class ClusterOperations(Operations):
         except NodeSilent:
             text = f"the node {node.name} has not answered; whether its jobs wait for the new ones is not known"
             raise Refused(REFUSED_STORAGE, text) from None
+
+    # --- limits of unfinished jobs ---
+
+    def ask_room(self, wanted: Sequence[tuple[bytes, int, int]], on_answer: Callable[[Refused | None], object]) -> None:
+        """Ask owners whether their functions may have so many more jobs; see `Placement.ask_room`."""
+        self._hub.soon(lambda: self._hub.work_off(self._room_for(wanted, on_answer)))
+
+    def _room_for(
+        self, wanted: Sequence[tuple[bytes, int, int]], on_answer: Callable[[Refused | None], object]
+    ) -> Iterator[Step]:
+        by_node: dict[OtherNode, list[Any]] = {}
+        for name, priority, count in wanted:
+            owner = self._member.owner_of(name)
+            if owner is not None:
+                by_node.setdefault(owner, []).append([plain(name), priority, count])
+        reads = [self._asking.ask(node, ROOM_FOR, {"wanted": each}, ROOM_SECONDS) for node, each in by_node.items()]
+        refused: Refused | None = None
+        for read in reads:
+            reply = yield from awaited(read)
+            try:
+                value_of(reply)
+            except Refused as error:
+                refused = error
+            except (NodeSilent, LookupError, ValueError):
+                pass  # the graph can be stored without that node, and its limits are not known
+        on_answer(refused)
 
     # --- changes of many jobs ---
 

@@ -27,14 +27,14 @@ from switchgear.net.hub import Hub
 from switchgear.net.owners.adopting import CLAIMABLE_US, Adopting
 from switchgear.net.owners.borrowing import Borrowing
 from switchgear.net.owners.channels import ClusterChannels
-from switchgear.net.owners.foreign_edges import ForeignEdges
+from switchgear.net.owners.foreign_edges import ForeignEdges, JobHeads
 from switchgear.net.owners.function_gateway import FunctionGateway
 from switchgear.net.owners.link import LinkListener, NodeLink
 from switchgear.net.owners.link_handshake import Opening
 from switchgear.net.owners.link_session import LinkSession, RunVerb
 from switchgear.net.owners.link_tls import TLS_SCHEME, LinkTls
 from switchgear.net.owners.placing import follow_places, placed_in
-from switchgear.net.owners.relay import Relay, RelayLink
+from switchgear.net.owners.relay import AskRoom, Relay, RelayLink
 from switchgear.net.owners.stored_for_owners import StoredForOwners
 from switchgear.partitions import FREE, NodeWatch, partition_of
 from switchgear.postgresql import is_postgresql
@@ -112,7 +112,8 @@ class OwnersMember:
         self.tls = LinkTls(config.cluster)
         self._link_failures: dict[int, str] = {}  # by node, why the last link to it failed
         self.channels = ClusterChannels()
-        self.run_verb: RunVerb  # for another node; the service sets it
+        self.run_verb: RunVerb  # for another node; the service sets it, and the next one
+        self.ask_room: AskRoom
         self._hub: Hub
         self.relay: Relay
         self._borrowing: Borrowing
@@ -132,6 +133,7 @@ class OwnersMember:
         engine = hub.engine
         self.relay = relay = Relay(engine, self.channels)
         relay.look_soon = self._is_look_due.set
+        relay.room_at_owners = self.ask_room
         relay.stored_for_owners = StoredForOwners(hub, self._store, relay, relay.look_soon)
         self._store.for_owners = relay.stored_for_owners.waiting
         relay.edges = ForeignEdges(hub, self._store, relay, self.other_nodes)
@@ -522,6 +524,11 @@ class OwnersMember:
     def _usable_link(self, node_id: int) -> NodeLink | None:
         link = self._links.get(node_id)
         return link if link is not None and link.is_usable else None
+
+    @property
+    def job_heads(self) -> JobHeads:
+        """Reads jobs of all nodes."""
+        return self._store
 
     @property
     def lease_seconds(self) -> float:

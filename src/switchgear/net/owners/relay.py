@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
 from switchgear.engine.engine import Engine
 from switchgear.engine.placement import BORROWED, FOREIGN_LIMIT, Placement
@@ -48,7 +48,9 @@ from switchgear.refusals import REFUSED_FULL, REFUSED_STORAGE
 if TYPE_CHECKING:
     from switchgear.net.owners.borrowing import Borrowing
 
-__all__ = ["Relay", "RelayLink", "WantedRetry"]
+AskRoom: TypeAlias = Callable[[Sequence[tuple[bytes, int, int]], Callable[[Refused | None], object]], None]
+
+__all__ = ["AskRoom", "Relay", "RelayLink", "WantedRetry"]
 
 # How long a submission waits for an owner, or for its answer.
 PATIENCE_SECONDS: Final = 30.0
@@ -110,6 +112,7 @@ class Relay(Placement):
         self.channels = channels
         self.edges: ForeignEdges  # the member sets it, and the next two
         self.borrowing: Borrowing
+        self.room_at_owners: AskRoom
         self.stored_for_owners: StoredForOwners
         self.served: list[tuple[bytes, str, int]] = []  # what this node tells others with `Serves`
         self.look_soon: Callable[[], None] = lambda: None
@@ -230,6 +233,9 @@ class Relay(Placement):
 
     def ids_left(self) -> int:
         return self.ids_end - self.engine.next_job_id - SPARE_IDS
+
+    def ask_room(self, wanted: Sequence[tuple[bytes, int, int]], on_answer: Callable[[Refused | None], object]) -> None:
+        self.room_at_owners(wanted, on_answer)
 
     def store_for_owners(self, jobs: list[Job]) -> None:
         self.stored_for_owners.store(jobs)

@@ -32,7 +32,8 @@ STATE_NAMES: Final = {state: state.name.lower() for state in JobState}
 # The verbs that only the text protocol has, and that change a function. Their arguments are checked there.
 GIVE_SCHEDULE: Final = "give_schedule"  # what nodes ask each other, and no peer can ask
 LIVE: Final = frozenset(LIVE_VERBS.values())
-SPAWN_FOREIGN: Final = "spawn_foreign"  # only nodes ask for it
+SPAWN_FOREIGN: Final = "spawn_foreign"  # only nodes ask for it, and for the next one
+ROOM_FOR: Final = "room_for"
 TEXT_VERBS: Final = frozenset({"queue_limits", "create_function", "drop_function"})
 
 
@@ -59,13 +60,14 @@ class VerbParts:
             "create_function": self._create_function,
             "drop_function": self._drop_function,
             SPAWN_FOREIGN: self._spawn_foreign,
+            ROOM_FOR: self._room_for,
         }
 
     def carry_out(self, verb: str, given: dict[str, Any]) -> Steps:
         """The answer of this node; raises FunctionMoved, LookupError, ValueError or Refused."""
         if verb == GIVE_SCHEDULE:
             return (yield from self._give_schedule(given))
-        if verb in LIVE or verb == SPAWN_FOREIGN:
+        if verb in LIVE or verb in (SPAWN_FOREIGN, ROOM_FOR):
             return (yield from self.carry_out_here(verb, given))
         row = VERBS.get(verb)
         if row is None or row.reach is Reach.HERE:
@@ -254,6 +256,13 @@ class VerbParts:
                 yield False
         yield from ()
         return count
+
+    def _room_for(self, given: dict[str, Any]) -> Steps:
+        """Whether functions of this node may have so many more jobs; raises Refused."""
+        yield from ()
+        wanted = [(bytes_of(name, "function"), int(priority), int(count)) for name, priority, count in given["wanted"]]
+        self._engine.refuse_if_full([each for each in wanted if self._relay().is_ours(each[0])])
+        return True
 
     # --- verbs of the text protocol ---
 

@@ -128,10 +128,16 @@ def submit_short(session: GearmanSession, graph: OpenGraph) -> Iterator[Step]:
     while reader.read_some():
         pass
     reader.check_complete()
+    elsewhere = submission.counts_elsewhere()
+    if elsewhere:  # others may submit jobs meanwhile, so the graph is described anew
+        yield from session.await_room_elsewhere(elsewhere)
+        submission = session.engine.new_graph(reserved=graph.ids)
+        reader = RecordReader(session, graph, submission)
+        while reader.read_some():
+            pass
     first = len(session.promised_jobs)
     session.engine.submit_graph(submission)
     session.answer_all_since(first)
-    yield from ()
 
 
 def submit_long(session: GearmanSession, graph: OpenGraph) -> Iterator[Step]:
@@ -143,6 +149,7 @@ def submit_long(session: GearmanSession, graph: OpenGraph) -> Iterator[Step]:
         while reader.read_some():
             yield False
         reader.check_complete()
+        yield from session.await_room_elsewhere(submission.counts_elsewhere())
         yield from some_of(submission.check(), EDGES_PER_STEP)
         for number, step in enumerate(some_of(submission.apply(), RECORDS_PER_STEP), 1):
             if session.is_gone:

@@ -9,6 +9,7 @@ checked and submitted in steps, as long graphs are (`GraphSubmission`).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from typing import Any, Final
 
@@ -310,6 +311,8 @@ def submit_short(session: HttpSession, call: RouteCall, reserved: range) -> Iter
     if reader.problems:
         answer_batch(session, reader.problems, 422)
         return
+    counts = Counter((submission.function, submission.priority) for submission in submissions)
+    yield from session.await_room_elsewhere([(name, priority, count) for (name, priority), count in counts.items()])
     batch = BatchGraph(session, session.engine.new_graph(reserved=reserved))
     for submission in submissions:
         batch.add(submission)
@@ -350,6 +353,7 @@ def submit_long(session: HttpSession, call: RouteCall, reserved: range) -> Itera
         if reader.problems:
             answer_batch(session, reader.problems, 422)
             return
+        yield from session.await_room_elsewhere(graph.counts_elsewhere())
         yield from some_of(graph.check(), EDGES_PER_STEP)
         yield from some_of(graph.apply(), LINES_PER_STEP)
     finally:
