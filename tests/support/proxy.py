@@ -27,7 +27,6 @@ class Proxy:
         self._holds_answers = threading.Event()
         self._holds_answers.set()
         self._stalls = False
-        self.is_stalled = False  # whether half of a request has been passed on
         self._passes_requests = threading.Event()
         self._passes_requests.set()
         self._accepting = threading.Thread(target=self._accept, daemon=True)
@@ -67,7 +66,7 @@ class Proxy:
         self._stalls = True
 
     def release_requests(self) -> None:
-        self._stalls = self.is_stalled = False
+        self._stalls = False
         self._passes_requests.set()
 
     def wait_connections(self, total: int) -> None:
@@ -111,7 +110,6 @@ class Proxy:
                 elif self._stalls and len(data) >= LONG_REQUEST_BYTES:
                     target.sendall(data[: len(data) // 2])
                     data = data[len(data) // 2 :]
-                    self.is_stalled = True
                     self._passes_requests.wait()
                 target.sendall(data)
         except OSError:

@@ -40,6 +40,12 @@ CREATE TRIGGER torture_address BEFORE INSERT OR UPDATE ON sg_node FOR EACH ROW E
 """
 
 
+STALLED = (
+    b"SELECT 1 FROM pg_stat_activity WHERE wait_event = 'ClientRead' AND now() - xact_start > interval '0.3 s'"
+    b" AND pid <> pg_backend_pid()"
+)
+
+
 class OwnerNodes(Nodes):
     """Nodes that all own something."""
 
@@ -181,7 +187,7 @@ class OwnerNodes(Nodes):
         for proxy in self._database_proxies[node.name]:
             proxy.stall_requests()
         until = time.monotonic() + STALL_SECONDS
-        while not any(proxy.is_stalled for proxy in self._database_proxies[node.name]):
+        while not await asyncio.to_thread(self._is_stalled):
             if time.monotonic() > until:
                 self._undo_cuts()
                 return
@@ -192,6 +198,14 @@ class OwnerNodes(Nodes):
         self._undo_cuts()
         if process is not None and not await asyncio.to_thread(process.wait, STUCK_SECONDS):
             self._stuck(f"{node.name} was replaced, and did not end:\n{node.output()[-2000:]}")
+
+    def _is_stalled(self) -> bool:
+        """Whether a transaction waits for the rest of what a node has sent, and not for a lock."""
+        try:
+            with psycopg.connect(self.run.database, autocommit=True, connect_timeout=2) as connection:
+                return bool(connection.execute(STALLED).fetchall())
+        except psycopg.Error:
+            return False
 
     async def _cut_links(self) -> None:
         """Some nodes cannot be reached by others; all reach the database."""

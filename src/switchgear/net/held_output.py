@@ -151,8 +151,10 @@ class HeldOutput:
             self._release(output)
 
     def _release(self, output: Output) -> None:
+        """Send what was held. What came later is sent with it, unless it has to wait, or `send` has not decided yet
+        whether it has to, because it came in this turn."""
         ready = output.release()
-        if output.waiting:
+        if output.waiting or output.marked:
             self._write(output, ready)
         else:
             output.out = ready + output.out
@@ -186,7 +188,7 @@ class HeldOutput:
             if output in self._behind:
                 self._behind.remove(output)
                 self.waiting.append(output)
-            if output.waiting or output.unstored_batch <= self.engine.stored_batch:
+            if output.waiting or output.marked or output.unstored_batch <= self.engine.stored_batch:
                 self._release(output)
             else:  # what came later has to wait for the commit in progress
                 self._write(output, output.release())
