@@ -14,6 +14,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,13 @@ class Runs:
     def end(self) -> None:
         with self._lock:
             self._now -= 1
+
+    def count(self) -> int:
+        with self._lock:
+            return sum(self.times.values())
+
+    def is_beyond(self, count: int) -> bool:
+        return self.count() > count
 
 
 class BusyWorker:
@@ -135,8 +143,8 @@ def test_a_concurrency_limit_is_kept_through_takeovers(nodes: list[OwnerNode], *
             ada.signal(signal.SIGKILL)
             ada.wait()
             wait_for_takeover(ada, others[0])
-            begun = sum(runs.times.values())
-            eventually(lambda begun=begun: sum(runs.times.values()) > begun + 3, "the work goes on", 60)
+            begun = runs.count()
+            eventually(partial(runs.is_beyond, begun + 3), "the work goes on", 60)
             ada.start()
             ada.wait_until_it_answers()
             settled(nodes)
