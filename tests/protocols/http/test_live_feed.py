@@ -194,6 +194,24 @@ def test_nothing_is_computed_when_nobody_looks_and_then_all_is_forgotten() -> No
     assert harness.setup.streams == 0
 
 
+def test_viewers_that_come_and_go_with_topics_of_their_own_leave_few_behind() -> None:
+    """Each tick looks at every topic, and a topic without viewers is kept for a while."""
+    harness = Viewers()
+    jobs = [harness.submit() for _ in range(2 * live_feed.MOST_UNWATCHED)]
+    harness.watch("stays", f"job:{jobs[0].id}")
+    for first in range(1, len(jobs), 16):
+        harness.watch("v", ",".join(f"job:{job.id}" for job in jobs[first : first + 16]))
+        harness.leave("v")
+    assert list(harness.feed.unwatched) == [f"job:{job.id}" for job in jobs[-live_feed.MOST_UNWATCHED :]]
+    assert len(harness.feed.topics) == live_feed.MOST_UNWATCHED + 1
+    assert [name for name, _ in harness.watch("v", f"job:{jobs[1].id}")] == ["job", "id"]
+    harness.leave("v")
+    harness.leave("stays")
+    harness.pass_time(33)
+    assert not harness.feed.topics
+    assert not harness.feed.unwatched
+
+
 # --- coming back ---
 
 

@@ -41,6 +41,8 @@ RING_TICKS: Final = 64
 RING_BYTES: Final = 4 * 1024 * 1024
 BEHIND_BYTES: Final = 256 * 1024  # a viewer with more unread output is sent nothing
 KEPT_US: Final = 32 * SECOND_US  # how long the state of a topic without viewers is kept
+# Of so many topics without viewers: each new viewer may bring topics of its own, and each is looked at in a tick.
+MOST_UNWATCHED: Final = 256
 COMMENT_US: Final = 15 * SECOND_US  # so that nobody in between takes a silent stream for a dead one
 COMMENT: Final = b": still here\n\n"
 VIEWER_BYTES: Final = 2_000  # the approximate memory of a viewer
@@ -100,6 +102,7 @@ class LiveFeed(Peer):
         self.engine = engine
         self.viewers: dict[FeedViewer, None] = {}
         self.topics: dict[str, FeedTopic] = {}
+        self.unwatched: dict[str, None] = {}  # names of topics without viewers, those of the longest time first
         self.ring: deque[FeedTick] = deque()
         self.most_ring_bytes = RING_BYTES
         # Greater than that of an earlier run of the server, whose viewers come back with their last one.
@@ -127,6 +130,7 @@ class LiveFeed(Peer):
                 topic = self.topics[name] = new_topic(name, session.prefix)
             if not topic.viewers:
                 topic.due_us = 0
+                self.unwatched.pop(name, None)
             topic.viewers += 1
         self.viewers[viewer] = None
         session.setup.streams += 1
@@ -148,6 +152,9 @@ class LiveFeed(Peer):
             topic.viewers -= 1
             if not topic.viewers:
                 topic.left_us = self.engine.now_us
+                self.unwatched[name] = None
+        while len(self.unwatched) > MOST_UNWATCHED:
+            self._forget(next(iter(self.unwatched)))
         if not self.viewers:
             self._arm()
 
@@ -211,12 +218,17 @@ class LiveFeed(Peer):
 
     def _forget_unwatched(self) -> None:
         before_us = self.engine.now_us - KEPT_US
-        for topic in list(self.topics.values()):
-            if not topic.viewers and topic.left_us <= before_us:
-                topic.forget()
-                del self.topics[topic.name]
+        for name in list(self.unwatched):
+            if self.topics[name].left_us > before_us:
+                break
+            self._forget(name)
         if not self.topics:
             self.ring.clear()
+
+    def _forget(self, name: str) -> None:
+        """Drop a topic without viewers; one that comes back gets a snapshot."""
+        del self.unwatched[name]
+        self.topics.pop(name).forget()
 
     def _count_state(self) -> None:
         """Count the ring and the states of the topics in the memory account."""
