@@ -12,12 +12,13 @@ from typing import Any
 import psycopg
 import pytest
 
-from switchgear import App, chain
+from switchgear import chain
 from switchgear.client.gearman.blocking import Client
 from switchgear.errors import ServerRefused, SwitchgearError
 from tests.support.postgres import Cluster
 from tests.support.servers import HOST
 from tests.support.waiting import eventually
+from tests.system.owner_flows import owned_by, tasks_at
 from tests.system.owner_nodes import OwnerNode, function_of
 from tests.system.test_owners_edges import running
 
@@ -119,15 +120,14 @@ def test_limits_of_unfinished_jobs_hold_for_graphs_of_several_owners(nodes: list
 
 
 def test_the_same_for_the_python_library(nodes: list[OwnerNode]) -> None:
-    one, two = (function_of(node, 7) for node in nodes[:2])
-    set_limit(nodes[2], two, 1)
-    app = App(f"gearman://{HOST}:{nodes[0].port}")
+    flows = tasks_at(f"gearman://{HOST}:{nodes[0].port}")
+    last = owned_by("cleo", "total")
+    set_limit(nodes[1], last, 1)
     try:
-        tasks = [app.task(name=name)(lambda *numbers: numbers) for name in (one, two)]
-        chain(tasks[0].s(1), tasks[1].s()).submit()
+        chain(flows.one.s(1), flows.total.s()).submit()
         with nodes[2].client() as client:
-            eventually(lambda: total_of(client, two) == 1, "the owner has its job")
-        with pytest.raises(SwitchgearError, match="full"):
-            chain(tasks[0].s(1), tasks[1].s()).submit()
+            eventually(lambda: total_of(client, last) == 1, "the owner has its job")
+        with pytest.raises(SwitchgearError):
+            chain(flows.one.s(1), flows.total.s()).submit()
     finally:
-        app.close()
+        flows.app.close()

@@ -123,21 +123,29 @@ def commit(session: GearmanSession, graph: OpenGraph) -> Iterator[Step]:
 
 
 def submit_short(session: GearmanSession, graph: OpenGraph) -> Iterator[Step]:
+    parts = list(graph.parts)
+    submission = described(session, graph)
+    elsewhere = submission.counts_elsewhere()
+    if elsewhere:
+        yield from session.await_room_elsewhere(elsewhere)
+        # Others may have submitted jobs meanwhile, so the graph is described anew.
+        graph.parts = parts
+        graph.held_bytes = sum(map(len, parts))
+        session.engine.memory.draft_bytes += graph.held_bytes
+        submission = described(session, graph)
+    first = len(session.promised_jobs)
+    session.engine.submit_graph(submission)
+    session.answer_all_since(first)
+
+
+def described(session: GearmanSession, graph: OpenGraph) -> GraphSubmission:
+    """A short graph, read at once."""
     submission = session.engine.new_graph(reserved=graph.ids)
     reader = RecordReader(session, graph, submission)
     while reader.read_some():
         pass
     reader.check_complete()
-    elsewhere = submission.counts_elsewhere()
-    if elsewhere:  # others may submit jobs meanwhile, so the graph is described anew
-        yield from session.await_room_elsewhere(elsewhere)
-        submission = session.engine.new_graph(reserved=graph.ids)
-        reader = RecordReader(session, graph, submission)
-        while reader.read_some():
-            pass
-    first = len(session.promised_jobs)
-    session.engine.submit_graph(submission)
-    session.answer_all_since(first)
+    return submission
 
 
 def submit_long(session: GearmanSession, graph: OpenGraph) -> Iterator[Step]:
