@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import shutil
 import tempfile
@@ -22,6 +23,8 @@ from torture.server import Operator, ServerProcess, ServerStarter, free_ports, s
 
 # While the last jobs are done others come due, and are done the next time.
 DRAINS = 5
+# A new owner waits so long for the nodes whose workers still run jobs that the last one had started.
+RUNS_SECONDS = 2.0
 
 
 @dataclass
@@ -184,6 +187,7 @@ class Run:
             operator.close()
             if not left:
                 break
+            await asyncio.sleep(RUNS_SECONDS)
         else:
             self.violate("lost", f"jobs are left that no worker is given: {left[:5]}")
         self.compare()
