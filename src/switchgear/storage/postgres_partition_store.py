@@ -220,8 +220,8 @@ class PartitionStore(PostgresStore):
         await self._learn_functions()
         ids: dict[int, int] = {}
         for staged in (batch, self._staged):
-            for function_id, row in staged.functions.items():
-                stored_id = self._function_ids[row[1]]
+            for function_id, function_row in staged.functions.items():
+                stored_id = self._function_ids[function_row[1]]
                 if stored_id != function_id:
                     ids[function_id] = stored_id
         for staged in (batch, self._staged) if ids else ():
