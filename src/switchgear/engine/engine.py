@@ -24,7 +24,7 @@ from switchgear.engine.explain import ExplainParts, Reason, explain
 from switchgear.engine.flows import Flows
 from switchgear.engine.foreign_predecessors import ForeignPredecessors
 from switchgear.engine.graph_submission import NONE_RESERVED, GraphSubmission, refuse_if_full
-from switchgear.engine.handover import LetGo
+from switchgear.engine.handover import HandedOver
 from switchgear.engine.job_template import JobTemplate
 from switchgear.engine.one_job_workers import OneJobRules, OneJobWorkers
 from switchgear.engine.placement import Placement
@@ -812,10 +812,6 @@ class Engine:
         """Runs that were begun under another engine, which had their functions before."""
         return self._restore.adopted_runs
 
-    def is_last_attempt(self, job: Job) -> bool:
-        """Whether the job is dead if its worker is lost in this attempt."""
-        return self._attempts.is_last(job)
-
     def start_must_be_kept(self, job: Job) -> bool:
         """Whether a worker may be sent this durable job only when its start is stored; see `Attempts`."""
         return self._attempts.start_must_be_kept(job)
@@ -1060,11 +1056,11 @@ class Engine:
         self._schedules.restore(schedules)
         self.deadline_dispatch.advance(self._state.now_us)  # deadlines that passed while the server was down
 
-    def let_go(
-        self, functions: Iterable[Function], let_go: LetGo, schedules: Iterable[Schedule] = ()
+    def hand_over(
+        self, functions: Iterable[Function], handed_over: HandedOver, schedules: Iterable[Schedule] = ()
     ) -> Iterator[None]:
         """The steps that remove functions with their jobs, which another engine is going to have. See `Handover`."""
-        return self._restore.handover.let_go(functions, let_go, schedules)
+        return self._restore.handover.hand_over(functions, handed_over, schedules)
 
     def shutdown(self) -> None:
         """Drop every job, because the owner will not call again.
