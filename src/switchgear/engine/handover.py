@@ -1,11 +1,10 @@
 """`Handover`: removes functions that another engine is going to own from this one, with their jobs and schedules.
 
 Nothing ends: the jobs leave the tables as they are, and the store has them for the next owner, who restores them. What
-the store does not have is given to the owner of this engine (`HandedOver`): which peers had subscribed, which workers had
-registered, which jobs were running where, and foreground jobs, which are not stored.
-
-There may be millions of jobs, so this is done in steps. From the first step on no job of the functions is started; the
-owner must submit none of them, nor restore them, until all steps are done and the last changes are stored.
+the store does not have is given to the owner of this engine (`HandedOver`): which peers had subscribed, which workers
+had registered, which jobs were running where, and foreground jobs, which are not stored.  There may be millions of
+jobs, so this is done in steps. From the first step on no job of the functions is started; the owner must submit none of
+them, nor restore them, until all steps are done and the last changes are stored.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from switchgear.engine.unique_keys import UniqueKeys
 from switchgear.engine.workers import WorkerRegistry
 from switchgear.model import BEST_FIRST, RESIDENT, RUNNING, Function, Job, Peer, Schedule, Worker
 
-__all__ = ["Handover", "HandedOver"]
+__all__ = ["HandedOver", "Handover"]
 
 # So many jobs of all functions are looked at between two steps.
 LOOKED_AT_PER_STEP: Final = 256
