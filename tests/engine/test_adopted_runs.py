@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from switchgear.engine.engine import Engine
-from switchgear.engine.handover import LetGo
+from switchgear.engine.handover import HandedOver
 from switchgear.model import CANCELLED, DONE, FAILED, READY, RUNNING, SECOND_US, Delivery, Job, Worker
 from switchgear.policy import Policy
 from switchgear.testing import RecordingPeer, check_engine
@@ -164,7 +164,7 @@ def test_a_job_that_is_cancelled_meanwhile_is_not_claimed(harness: Harness) -> N
 def test_a_function_may_go_on_to_a_third_engine_meanwhile(harness: Harness) -> None:
     _, job = harness.running()
     again, (copy,) = adopted(harness, job)
-    for _ in again.engine.let_go([copy.function], LetGo()):
+    for _ in again.engine.hand_over([copy.function], HandedOver()):
         check_engine(again.engine)
     pass_seconds(again, 1.1)
     assert not again.engine.functions

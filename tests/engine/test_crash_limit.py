@@ -122,17 +122,16 @@ def test_a_server_that_stopped_is_a_loss(harness: Harness) -> None:
     assert copies[job.id].error == b"server stopped in attempt 2; lost 2 times, the most allowed"
 
 
-# --- whether the hand-out must be remembered first ---
+# --- which loss kills the job ---
 
 
 def test_the_last_run_is_the_one_whose_loss_kills_the_job(harness: Harness) -> None:
-    """Only then must a server that dies remember that it was begun."""
     job = harness.submit(attempts_limit=1, crash_limit=3)
     seen = []
     for _ in range(3):
         worker = taken(harness, job)
-        seen.append(harness.engine.is_last_attempt(job))
         harness.engine.remove_worker(worker)
+        seen.append(job.is_dead)
     assert seen == [False, False, True]
 
 
@@ -141,8 +140,8 @@ def test_the_only_attempt_is_the_last_run_unless_losses_count_apart(
     harness: Harness, crash_limit: int, expected: bool
 ) -> None:
     job = harness.submit(attempts_limit=1, crash_limit=crash_limit)
-    taken(harness, job)
-    assert harness.engine.is_last_attempt(job) is expected
+    harness.engine.remove_worker(taken(harness, job))
+    assert job.is_dead is expected
 
 
 # --- what the worker knows ---

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from switchgear.engine.engine import Engine, SubmitOptions
-from switchgear.engine.handover import LetGo
+from switchgear.engine.handover import HandedOver
 from switchgear.engine.placement import BORROWED, Placement
 from switchgear.model import (
     CANCELLED,
@@ -144,7 +144,7 @@ def test_a_predecessor_that_goes_to_another_engine_is_asked_for(engine: Engine) 
     first = engine.submit(b"g", b"", b"x", NORMAL, Delivery.HANDLE, None, None)
     second = submit(engine, first.id)
     assert asked(engine) == []
-    for _ in engine.let_go([engine.function_named(b"g")], LetGo()):
+    for _ in engine.hand_over([engine.function_named(b"g")], HandedOver()):
         pass
     assert asked(engine) == [first.id]
     assert is_in(second, WAITING)

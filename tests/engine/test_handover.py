@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from switchgear.engine.engine import Engine
-from switchgear.engine.handover import LetGo
+from switchgear.engine.handover import HandedOver
 from switchgear.model import DONE, HIGH, READY, RUNNING, SCHEDULED, WAITING, Delivery, Function, Job, Schedule
 from switchgear.policy import Policy
 from switchgear.testing import RecordingPeer, check_engine
@@ -14,11 +14,11 @@ from switchgear.timetable import Every
 from tests.engine.harness import Harness
 
 
-def let_go(harness: Harness, *names: bytes) -> LetGo:
+def hand_over(harness: Harness, *names: bytes) -> HandedOver:
     """Let go of these functions, with a look at the engine after each step."""
-    known = LetGo()
+    known = HandedOver()
     functions = [harness.engine.functions[name] for name in names]
-    steps = harness.engine.let_go(functions, known)
+    steps = harness.engine.hand_over(functions, known)
     for number, _ in enumerate(steps):
         if number < 50:
             check_engine(harness.engine)
@@ -65,7 +65,7 @@ def test_nothing_is_left_of_a_function_and_nothing_else_changes(harness: Harness
     harness.submit(b"goes", expires_us=harness.at(20), name=b"named")
     harness.submit(b"goes", predecessors=(ready.id,))
     stored(harness)
-    known = let_go(harness, b"goes")
+    known = hand_over(harness, b"goes")
     assert [job.id for job in engine.unfinished_jobs()] == [stays.id]
     assert list(engine.functions) == [b"stays"]
     assert used_bytes(engine) == before
@@ -82,7 +82,7 @@ def test_another_engine_goes_on_with_them(harness: Harness) -> None:
     waiting = harness.submit(b"goes", predecessors=(first.id,))
     urgent = harness.submit(b"goes", priority=HIGH)
     store = stored(harness)
-    let_go(harness, b"goes")
+    hand_over(harness, b"goes")
     other = Harness(clock=harness.clock)
     other.engine.next_job_id = 1_000_000  # ids of different engines are never the same
     mine = other.submit(b"mine")
@@ -110,7 +110,7 @@ def test_who_waited_and_worked_is_told_to_the_owner(harness: Harness) -> None:
     foreground = harness.submit(b"goes", delivery=Delivery.WAIT, watcher=client, payload=b"precious")
     goes = engine.functions[b"goes"]
     stored(harness)
-    known = let_go(harness, b"goes")
+    known = hand_over(harness, b"goes")
     assert known.registrations == [(worker, goes)]
     assert known.runs == [(worker, running)]
     assert running.state is RUNNING
@@ -126,7 +126,7 @@ def test_who_waited_and_worked_is_told_to_the_owner(harness: Harness) -> None:
 
 def test_a_change_that_is_not_staged_yet_keeps_its_contents(harness: Harness) -> None:
     job = harness.submit(b"goes", payload=b"new")
-    let_go(harness, b"goes")
+    hand_over(harness, b"goes")
     jobs, _ = harness.engine.take_changes()
     assert (jobs, job.payload) == ([job], b"new")
 
@@ -138,7 +138,7 @@ def test_keys_that_finished_jobs_hold(harness: Harness) -> None:
     harness.engine.complete(worker, job.id, b"")
     assert job.state is DONE
     store = stored(harness)
-    let_go(harness, b"goes")
+    hand_over(harness, b"goes")
     other = Harness(clock=harness.clock)
     adopt(store, other.engine, b"goes")
     assert other.submit(b"goes", unique=b"k").id == job.id
@@ -152,7 +152,7 @@ def test_limits_and_keys(harness: Harness) -> None:
     worker = harness.worker(b"goes")
     assert engine.take(worker) is not None
     stored(harness)
-    known = let_go(harness, b"goes")
+    known = hand_over(harness, b"goes")
     assert len(known.runs) == 1
     assert engine.memory.limiter_bytes == 0
     harness.pass_seconds(5)
@@ -165,7 +165,7 @@ def test_schedules_go_with_their_function(harness: Harness) -> None:
         engine.set_schedule(Schedule(name, Every(5_000_000), name))
     engine.function_named(b"goes")
     stored(harness)
-    let_go(harness, b"goes")
+    hand_over(harness, b"goes")
     assert list(engine.schedules) == [b"stays"]
     assert not engine.changed_schedules
     harness.pass_seconds(11)
@@ -182,21 +182,21 @@ def test_very_many_packed_jobs_leave_in_steps(harness: Harness) -> None:
     store = stored(harness)
     engine.pack(list(engine.functions.values()))
     assert engine.packed_queues.job_count > 300
-    steps = let_go_steps(engine, engine.functions[b"goes"])
+    steps = hand_over_steps(engine, engine.functions[b"goes"])
     assert steps > 300
     assert engine.job_count() == engine.memory.job_bytes == 0
     other = Harness(clock=harness.clock)
     assert len(adopt(store, other.engine, b"goes")) == 500
 
 
-def let_go_steps(engine: Engine, function: Function) -> int:
-    return sum(1 for _ in engine.let_go([function], LetGo()))
+def hand_over_steps(engine: Engine, function: Function) -> int:
+    return sum(1 for _ in engine.hand_over([function], HandedOver()))
 
 
 def test_a_function_comes_back(harness: Harness) -> None:
     job = harness.submit(b"goes", unique=b"k")
     store = stored(harness)
-    let_go(harness, b"goes")
+    hand_over(harness, b"goes")
     jobs = adopt(store, harness.engine, b"goes")
     assert jobs[job.id] is not job
     assert harness.submit(b"goes", unique=b"k") is jobs[job.id]
@@ -223,7 +223,7 @@ def test_a_schedule_goes_although_its_function_is_not_known(harness: Harness) ->
     schedule = engine.set_schedule(Schedule(b"goes", Every(5_000_000), b"unknown"))
     engine.take_changed_schedules()
     assert b"unknown" not in engine.functions
-    for _ in engine.let_go((), LetGo(), [schedule]):
+    for _ in engine.hand_over((), HandedOver(), [schedule]):
         pass
     assert not engine.schedules
     assert not engine.changed_schedules

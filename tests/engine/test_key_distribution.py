@@ -282,7 +282,7 @@ def test_a_collection_visits_only_a_part_of_the_jobs_that_are_gathered(harness: 
     """The segments of a long queue are few objects with very many jobs: while they are made, no collection begins by
     itself for so long that one would take as long as several turns."""
     function = harness.function()
-    harness.engine.key_distribution.most_in_new_segments = 4
+    harness.engine.administration.key_distribution.most_in_new_segments = 4
     limit(harness, fair=True)
     submit_each(harness, *[b"a", b"b"] * 5)
     gathered: list[int] = []

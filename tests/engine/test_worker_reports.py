@@ -303,7 +303,6 @@ def test_on_the_last_attempt_asking_for_another_is_failing(make_harness: MakeHar
     harness.engine.retry_later(worker, job.id, 0)
     harness.pass_seconds(1)
     harness.engine.take(worker)
-    assert harness.engine.is_last_attempt(job)
     assert harness.engine.retry_later(worker, job.id, 0, b"still locked") is job
     assert (job.state, job.error) == (FAILED, b"still locked")
     assert not job.is_dead

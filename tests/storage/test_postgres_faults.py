@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import subprocess
@@ -28,6 +29,9 @@ from tests.support.waiting import eventually
 pytestmark = pytest.mark.xdist_group("postgresql")
 
 OTHER_ROLE = "stranger"
+
+# How many sessions have locked the lease and do something.
+HOLDERS = "SELECT count(*)::int FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'"
 
 
 class Database:
@@ -314,6 +318,32 @@ class TestFrozenInATransaction:
                 other._writer.connection.close()
 
         run(freeze_and_take_over())
+
+
+def test_taking_the_lease_does_not_end_a_session_that_is_busy_with_it(database: Database, stack: ExitStack) -> None:
+    """Servers that start at the same moment would end each other's attempts without end."""
+    close(opened(database.url, stack))
+    busy = stack.enter_context(psycopg.connect(database.url, autocommit=True))
+
+    def hold() -> None:
+        busy.execute("BEGIN; SELECT 1 FROM sg_lease FOR UPDATE")
+        busy.execute("SELECT pg_sleep(0.9)")
+        busy.execute("COMMIT")
+
+    async def story() -> bool:
+        other = PostgresStore(database.url, lease_seconds=0.5)
+        await other._writer.connection.open()
+        try:
+            seen = await other.lease.look()
+            holder = asyncio.create_task(asyncio.to_thread(hold))
+            await asyncio.to_thread(eventually, lambda: database.execute(HOLDERS) == [(1,)], "the lease is locked")
+            has_taken = await other.lease.take(seen)
+            await holder
+            return has_taken
+        finally:
+            other._writer.connection.close()
+
+    assert run(story())
 
 
 async def _ignore(_: object) -> None:

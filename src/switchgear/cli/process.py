@@ -64,7 +64,7 @@ def run_process(options: ProcessOptions, serve: Callable[[OnListening], int]) ->
         if ready_fd is not None:
             os.write(ready_fd, _READY)
             os.close(ready_fd)
-            _let_go_of_terminal()
+            _detach_from_terminal()
 
     try:
         return serve(on_listening)
@@ -154,7 +154,7 @@ def _go_into_background() -> int:
     return tell_fd
 
 
-def _let_go_of_terminal() -> None:
+def _detach_from_terminal() -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     nowhere = os.open(os.devnull, os.O_RDWR)

@@ -29,7 +29,7 @@ class Administration:
         self.units_per_step = 1  # of sliced work; more of them make changes of limits take more turns
         self._state = state
         self._sliced_work = sliced_work
-        self._key_distribution = key_distribution
+        self.key_distribution = key_distribution
         self._dispatcher = dispatcher
 
     def pause(self, function: Function) -> None:
@@ -67,7 +67,7 @@ class Administration:
         if policy == (function.limiter.policy if function.limiter is not None else Policy()):
             self._state.concern_speaker()  # the policy may not be stored yet
             return
-        steps = self._key_distribution.use_policy(function, policy)
+        steps = self.key_distribution.use_policy(function, policy)
         self._state.note_function(function)
         self._sliced_work.start(self._offering(function, steps), SlicedKind.LIMITS, function)
 

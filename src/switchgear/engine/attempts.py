@@ -234,12 +234,6 @@ class Attempts:
 
     # --- counting attempts ---
 
-    def is_last(self, job: Job) -> bool:
-        """Whether the job is dead if its worker is lost in this attempt."""
-        if job.has_details and job.crash_limit >= 0:
-            return 0 < job.crash_limit <= job.losses + 1
-        return self.are_spent(job)
-
     def start_must_be_kept(self, job: Job) -> bool:
         """Whether a worker may be sent this job only when its start is stored; the job is durable.
 

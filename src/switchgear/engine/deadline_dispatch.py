@@ -176,7 +176,7 @@ class DeadlineDispatch:
                 return self._keys.is_held(subject, at_us)
             if kind is DeadlineKind.FAILED_DEPENDENCY:
                 return True  # it is checked again when it is due
-            if self._state.jobs.get(subject.id) is not subject:  # it has ended, or was withdrawn or let go
+            if self._state.jobs.get(subject.id) is not subject:  # it has ended, or was withdrawn or handed over
                 return False
             if kind is DeadlineKind.DUE:
                 is_same_wait = subject.run_at_us == at_us and len(subject.moves or ()) == token

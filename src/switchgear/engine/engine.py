@@ -24,7 +24,7 @@ from switchgear.engine.explain import ExplainParts, Reason, explain
 from switchgear.engine.flows import Flows
 from switchgear.engine.foreign_predecessors import ForeignPredecessors
 from switchgear.engine.graph_submission import NONE_RESERVED, GraphSubmission, refuse_if_full
-from switchgear.engine.handover import LetGo
+from switchgear.engine.handover import HandedOver
 from switchgear.engine.job_template import JobTemplate
 from switchgear.engine.one_job_workers import OneJobRules, OneJobWorkers
 from switchgear.engine.placement import Placement
@@ -60,7 +60,7 @@ class Engine:
     """All jobs of a server, and the operations on them."""
 
     def __init__(self, settings: EngineSettings | None = None, observer: Observer | None = None) -> None:
-        parts = EngineParts(settings, observer)
+        parts = self._parts = EngineParts(settings, observer)  # for the parts that are needed seldom
         self._state = parts.state
         self.deadlines = parts.deadlines
         self._timers = parts.timers
@@ -78,18 +78,14 @@ class Engine:
         self.dependencies = parts.dependencies
         self.transitions = parts.transitions
         self.payload_arrivals = parts.payload_arrivals
-        self._stuck = parts.stuck
         self._workers = parts.workers
         self._reports = parts.reports
         self._commands = parts.commands
         self._subscriptions = parts.subscriptions
         self._submissions = parts.submissions
-        self._wide_submissions = parts.wide_submissions
         self._graph_parts = parts.graph_parts
         self._schedules = parts.schedules
-        self.key_distribution = parts.key_distribution
         self.administration = parts.administration
-        self._restore = parts.restore
         self.deadline_dispatch = parts.deadline_dispatch
 
     # --- state ---
@@ -217,7 +213,7 @@ class Engine:
     @property
     def foreign_predecessors(self) -> ForeignPredecessors:
         """Jobs of other engines that jobs of this one wait for."""
-        return self._restore.foreign
+        return self._parts.restore.foreign
 
     @property
     def handing_out(self) -> bool:
@@ -412,7 +408,9 @@ class Engine:
         options: SubmitOptions,
     ) -> Generator[bool, None, Job]:
         """The same for a job of very many predecessors, none named twice: in slices, with False after each."""
-        return self._wide_submissions.submit(function_name, unique, payload, priority, delivery, subscriber, options)
+        return self._parts.wide_submissions.submit(
+            function_name, unique, payload, priority, delivery, subscriber, options
+        )
 
     def borrow(self, job: Job, subscriber: Peer) -> None:
         """Enter a copy of a job of a foreign function for the workers here; see `switchgear.engine.placement`.
@@ -592,7 +590,7 @@ class Engine:
         None of them becomes ready unless such a job is retried, or more is submitted.  Takes a few steps, however many
         jobs there are.
         """
-        return self._stuck.is_stuck(function)
+        return self._parts.stuck.is_stuck(function)
 
     def named(self, name: bytes) -> Job | None:
         """The unfinished job of this name, or None."""
@@ -600,7 +598,7 @@ class Engine:
 
     def explain(self, job: Job, name: Callable[[int], str] = "job {}".format) -> list[Reason]:
         """Why the job is in its state; `name` returns the text form of a job id."""
-        parts = ExplainParts(self._state, self.limiters, self.dependencies, self.packed_queues, self._stuck)
+        parts = ExplainParts(self._state, self.limiters, self.dependencies, self.packed_queues, self._parts.stuck)
         return explain(parts, job, name)
 
     def pack(self, functions: Iterable[Function]) -> int:
@@ -810,11 +808,7 @@ class Engine:
     @property
     def adopted_runs(self) -> AdoptedRuns:
         """Runs that were begun under another engine, which had their functions before."""
-        return self._restore.adopted_runs
-
-    def is_last_attempt(self, job: Job) -> bool:
-        """Whether the job is dead if its worker is lost in this attempt."""
-        return self._attempts.is_last(job)
+        return self._parts.restore.adopted_runs
 
     def start_must_be_kept(self, job: Job) -> bool:
         """Whether a worker may be sent this durable job only when its start is stored; see `Attempts`."""
@@ -1056,15 +1050,15 @@ class Engine:
         (`resume_attempt`); see `switchgear.engine.adopted_runs`.
         """
         self.unsuccessful_jobs.restore(unsuccessful, unsuccessful_names or {}, is_complete=has_all_unsuccessful)
-        yield from self._restore.restore(jobs, next_job_id, held, claimable_us)
+        yield from self._parts.restore.restore(jobs, next_job_id, held, claimable_us)
         self._schedules.restore(schedules)
         self.deadline_dispatch.advance(self._state.now_us)  # deadlines that passed while the server was down
 
-    def let_go(
-        self, functions: Iterable[Function], let_go: LetGo, schedules: Iterable[Schedule] = ()
+    def hand_over(
+        self, functions: Iterable[Function], handed_over: HandedOver, schedules: Iterable[Schedule] = ()
     ) -> Iterator[None]:
         """The steps that remove functions with their jobs, which another engine is going to have. See `Handover`."""
-        return self._restore.handover.let_go(functions, let_go, schedules)
+        return self._parts.restore.handover.hand_over(functions, handed_over, schedules)
 
     def shutdown(self) -> None:
         """Drop every job, because the owner will not call again.

@@ -119,7 +119,7 @@ class ForeignPredecessors:
                 dependencies.cross_function_edges.ended(job.id)
             self._state.placement.await_job(job.id)
 
-    def let_go(self) -> None:
+    def forget_unsuccessful(self) -> None:
         """Unsuccessful jobs may be other engines' from now on, and may be retried there: forget how they are."""
         dependencies = self._dependencies
         placement = self._state.placement

@@ -73,7 +73,7 @@ class FunctionRegistry:
         self._state.note_function(function)
         return True
 
-    def let_go(self, function: Function) -> None:
+    def forget(self, function: Function) -> None:
         """Forget a function without jobs and workers that another engine is going to have; its settings stay."""
         if self._state.functions.get(function.name) is function:
             if function.released_first:

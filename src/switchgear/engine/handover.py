@@ -1,11 +1,10 @@
 """`Handover`: removes functions that another engine is going to own from this one, with their jobs and schedules.
 
 Nothing ends: the jobs leave the tables as they are, and the store has them for the next owner, who restores them. What
-the store does not have is given to the owner of this engine (`LetGo`): which peers had subscribed, which workers had
-registered, which jobs were running where, and foreground jobs, which are not stored.
-
-There may be millions of jobs, so this is done in steps. From the first step on no job of the functions is started; the
-owner must submit none of them, nor restore them, until all steps are done and the last changes are stored.
+the store does not have is given to the owner of this engine (`HandedOver`): which peers had subscribed, which workers
+had registered, which jobs were running where, and foreground jobs, which are not stored.  There may be millions of
+jobs, so this is done in steps. From the first step on no job of the functions is started; the owner must submit none of
+them, nor restore them, until all steps are done and the last changes are stored.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ from switchgear.engine.unique_keys import UniqueKeys
 from switchgear.engine.workers import WorkerRegistry
 from switchgear.model import BEST_FIRST, RESIDENT, RUNNING, Function, Job, Peer, Schedule, Worker
 
-__all__ = ["Handover", "LetGo"]
+__all__ = ["HandedOver", "Handover"]
 
 # So many jobs of all functions are looked at between two steps.
 LOOKED_AT_PER_STEP: Final = 256
 
 
-class LetGo:
+class HandedOver:
     """State of removed functions that the store does not have: subscribers, workers, running and foreground jobs."""
 
     def __init__(self) -> None:
@@ -73,8 +72,8 @@ class Handover:
         self._schedules = schedules
         self._foreign = foreign
 
-    def let_go(
-        self, functions: Iterable[Function], let_go: LetGo, schedules: Iterable[Schedule] = ()
+    def hand_over(
+        self, functions: Iterable[Function], handed_over: HandedOver, schedules: Iterable[Schedule] = ()
     ) -> Iterator[None]:
         """The steps after which the engine knows nothing of these functions; each takes less than a millisecond.
 
@@ -83,15 +82,15 @@ class Handover:
         leaving = dict.fromkeys(functions)
         for function in leaving:
             for worker in list(function.workers):
-                let_go.registrations.append((worker, function))
+                handed_over.registrations.append((worker, function))
                 self._workers.cannot_do(worker, function)
         names = {function.name for function in leaving} | {schedule.function_name for schedule in schedules}
         for schedule in list(self._state.schedules.values()):
             if schedule.function_name in names:
-                self._schedules.let_go(schedule)
+                self._schedules.forget(schedule)
         yield
         for function in leaving:
-            yield from self._empty_segments(function, let_go)
+            yield from self._empty_segments(function, handed_over)
         from_id = 0
         while True:
             looked_at = list(islice(self._state.jobs.values(from_id), LOOKED_AT_PER_STEP))
@@ -100,21 +99,21 @@ class Handover:
             from_id = looked_at[-1].id + 1
             for job in looked_at:
                 if job.function in leaving:
-                    self._remove(job, let_go)
+                    self._remove(job, handed_over)
             yield
-        self._foreign.let_go()
+        self._foreign.forget_unsuccessful()
         for function in leaving:
             yield from self._free_held_keys(function)
-            self._functions.let_go(function)
+            self._functions.forget(function)
 
-    def _empty_segments(self, function: Function, let_go: LetGo) -> Iterator[None]:
+    def _empty_segments(self, function: Function, handed_over: HandedOver) -> Iterator[None]:
         """Remove packed jobs, which are in no other table, as the queue gets to them."""
         for priority in BEST_FIRST:
             while function.segmented[priority] is not None:
-                self._remove(function.queues[priority][0], let_go)
+                self._remove(function.queues[priority][0], handed_over)
                 yield
 
-    def _remove(self, job: Job, let_go: LetGo) -> None:
+    def _remove(self, job: Job, handed_over: HandedOver) -> None:
         """Remove a job from all tables."""
         state = self._state
         if job.state is RUNNING:
@@ -124,23 +123,23 @@ class Handover:
                 self._dispatcher.offer_room(job.function)  # to nobody
             if worker is not None:
                 self._lost_starts.remember(worker, job)
-                let_go.runs.append((worker, job))
+                handed_over.runs.append((worker, job))
         else:
             self._transitions.leave_queue(job)
         for subscriber in job.subscribers or ():
             if subscriber.drop_subscription(job.id):
-                let_go.subscriptions.append((subscriber, job))
+                handed_over.subscriptions.append((subscriber, job))
         job.subscribers = None
         self._keys.end_hold(job)
         self._transitions.unlist(job)
         self._dependencies.waited_for.discard(job.id)
         self._foreign.goes(job)
         if job.kept == RESIDENT:
-            let_go.resident_bytes += len(job.payload or b"")
+            handed_over.resident_bytes += len(job.payload or b"")
         if not job.delivery:
             state.uncount_contents(job)
             state.changed.pop(job, None)
-            let_go.unstored.append(job)
+            handed_over.unstored.append(job)
         elif job in state.changed:
             state.uncount_contents(job)  # the change is still to be staged
         else:

@@ -115,7 +115,7 @@ class ScheduleRunner:
         self._look_at(schedule, 0)
         self._state.note_schedule(schedule)
 
-    def let_go(self, schedule: Schedule) -> None:
+    def forget(self, schedule: Schedule) -> None:
         """Forget a schedule that another engine is going to have; it stays in the store."""
         del self._state.schedules[schedule.name]
         self._state.memory.schedule_bytes -= held_bytes(schedule)
@@ -129,7 +129,7 @@ class ScheduleRunner:
         is_other = _times(known) != _times(wanted)
         if is_other and wanted.timetable.next_after_us(self._state.now_us) is None:
             raise ValueError(f"{wanted.timetable.spec!r} never comes, at least not within 50 years")
-        self.let_go(known)
+        self.forget(known)
         for field in DEFINED:
             setattr(known, field, getattr(wanted, field))
         if is_other:

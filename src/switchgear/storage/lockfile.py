@@ -163,10 +163,10 @@ def _lock_bytes(descriptor: int, kind: int, place: tuple[int, int]) -> None:
 _held: WeakSet[FileLock | DatabaseLock] = WeakSet()
 
 
-def _let_go_in_child() -> None:
+def _release_in_child() -> None:
     """Close inherited descriptors in a forked child: a lock lasts until every copy of its descriptor is closed."""
     for lock in list(_held):
         lock.release()
 
 
-os.register_at_fork(after_in_child=_let_go_in_child)
+os.register_at_fork(after_in_child=_release_in_child)

@@ -264,7 +264,7 @@ def _finished_us(job: Job) -> int:
     return job.finished_us
 
 
-def _let_go(job: Job) -> None:
+def _drop_job(job: Job) -> None:
     """Handle a job dropped from a ring. A retried job belongs to the engine again, and keeps its contents."""
     if not job.entry_bytes:
         job.drop_contents()
@@ -325,7 +325,7 @@ class _Circle:
         if job is not None:
             self._places[place] = None
             self.bytes -= job.content_bytes
-            _let_go(job)
+            _drop_job(job)
 
 
 class _Ring:
@@ -366,13 +366,13 @@ class _Ring:
             del ids[: self.first]
             self.first = 0
         self.bytes -= self._bytes_of(job)
-        _let_go(job)
+        _drop_job(job)
 
     def remove(self, job_ids: set[int]) -> None:
         for job_id in self.jobs.keys() & job_ids:
             job = self.jobs.pop(job_id)
             self.bytes -= self._bytes_of(job)
-            _let_go(job)
+            _drop_job(job)
 
     def _bytes_of(self, job: Job) -> int:
         """How many bytes were counted when this job, which has left the ring, was added."""

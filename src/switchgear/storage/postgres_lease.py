@@ -56,7 +56,8 @@ class PostgresLease(PostgresFence):
 
     async def renew(self) -> None:
         sent_s = time.monotonic()
-        result = await self._update((STATEMENTS["renew"], (bigint(self.holder),)))
+        # A commit that this server has given up may still wait for the lock, and must not be stored later.
+        result = await self._update((STATEMENTS["renew"], (bigint(self.holder),)), "terminate_others")
         if not result.ntuples:
             raise self.fenced()
         self.epoch = signed(result, 0)
@@ -76,7 +77,8 @@ class PostgresLease(PostgresFence):
         sent_s = time.monotonic()
         texts = [text.encode() for text in (self.name, self._process, self.address)]
         numbers = (self.holder, seen.epoch, seen.beat, int(self.lease_seconds * 1000))
-        result = await self._update((STATEMENTS["take"], (*map(bigint, numbers), *texts)))
+        # Commits of the last owner that wait for the lock fail afterwards, because the epoch is another one.
+        result = await self._update((STATEMENTS["take"], (*map(bigint, numbers), *texts)), "terminate_frozen_holder")
         if not result.ntuples:
             return False
         self.epoch = signed(result, 0)
@@ -134,7 +136,7 @@ class PostgresLease(PostgresFence):
             self.epoch = 0
             await self._connection.run([(STATEMENTS["release"], (bigint(self.holder),))])
 
-    async def _update(self, step: Step) -> PGresult:
+    async def _update(self, step: Step, terminate_blockers: str) -> PGresult:
         steps: list[Step] = [(STATEMENTS["lock_lease"], ()), step]
-        _, result = await update_impatiently(self._connection, steps, STATEMENTS["terminate_others"])
+        _, result = await update_impatiently(self._connection, steps, STATEMENTS[terminate_blockers])
         return result

@@ -157,7 +157,7 @@ class PostgresPartitions(PostgresFence):
 
     async def place(self, function: bytes, source: int, target: int, *, by_name: bool) -> None:
         """Put a function of partition `source`, which this node owns, into another one. With `by_name` that is the one
-        that follows from its name. Its jobs must be stored, and this node must have let go of them."""
+        that follows from its name. Its jobs must be stored, and this node must have handed them over."""
         parameters = (function, bigint(source), bigint(self.node_id))
         step: Step = (STATEMENTS["drop_place"], parameters)
         if not by_name:

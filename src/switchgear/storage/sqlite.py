@@ -162,7 +162,7 @@ class SqliteStore(Store):
                 self._learn_function(row[0], row[1])
         except BaseException as error:
             self._thread.submit(self._writer.close).result()
-            self._let_go()
+            self._release_resources()
             if isinstance(error, (OSError, TypeError, ValueError)):  # a damaged row causes the latter two
                 raise StorageError(f"{self.path} cannot be opened: {error}") from error
             raise
@@ -423,7 +423,7 @@ class SqliteStore(Store):
                 # The writer closes last, and in its thread, because the last connection to close merges the log into
                 # the file.
                 await self._in_writer_thread(self._writer.close)
-                self._let_go()
+                self._release_resources()
 
     async def _prepare_for_closing(self) -> None:
         """Make sure that closing does not damage a file that has replaced the database or its log."""
@@ -438,7 +438,7 @@ class SqliteStore(Store):
                     await self._in_writer_thread(self._writer.merge_log)
             self._database_lock.keep_from_merging()
 
-    def _let_go(self) -> None:
+    def _release_resources(self) -> None:
         self._reads.close()
         self._reads.end()
         if self._thread is not None:

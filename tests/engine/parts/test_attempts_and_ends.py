@@ -56,10 +56,10 @@ def test_a_worker_is_told_of_a_job_that_is_taken_from_it() -> None:
 def test_attempts_are_spent_by_losses() -> None:
     parts = Parts(attempts=2)
     job, _ = started(parts)
-    assert not parts.attempts.is_last(job)
+    assert not parts.attempts.are_spent(job)
     assert not parts.attempts.is_dead_after(job, Cause.WORKER_LOST)
     job.attempts = 2
-    assert parts.attempts.is_last(job)
+    assert parts.attempts.are_spent(job)
     assert parts.attempts.is_dead_after(job, Cause.WORKER_LOST)
     assert job.error == b"worker lost in attempt 2, the last one"
 

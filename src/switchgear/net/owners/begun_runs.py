@@ -122,7 +122,7 @@ class RunsWithoutOwner:
     """Runs of jobs whose owner is lost, until they are claimed at another one."""
 
     def __init__(self, relay: Relay, drop: Callable[[Borrowed], None]) -> None:
-        """`drop` ends a run that another owner does not let go on."""
+        """`drop` ends a run that another owner has refused to continue."""
         self._relay = relay
         self._drop = drop
         self._runs: dict[int, Borrowed] = {}

@@ -88,11 +88,6 @@ class Borrowing(Peer):
         if self._ticks is not None:
             self._ticks.cancel()
 
-    @property
-    def borrowed_count(self) -> int:
-        """How many jobs of other nodes this one has at the moment."""
-        return len(self._borrowed)
-
     # --- how many ---
 
     def _tick(self) -> None:

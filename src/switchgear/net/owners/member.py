@@ -17,7 +17,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from switchgear.config import Config
-from switchgear.engine.handover import LetGo
+from switchgear.engine.handover import HandedOver
 from switchgear.engine.placement import FOREIGN_LIMIT
 from switchgear.errors import ConfigError, Fenced, StorageError
 from switchgear.model import Cause, Function
@@ -383,7 +383,7 @@ class OwnersMember:
         return [function for function in self._hub.engine.functions.values() if is_concerned(function.name)]
 
     async def _hand_over(self, partitions: Collection[int]) -> None:
-        """Let go of partitions. Their running jobs may finish within a lease; what still runs then runs again at the
+        """Hand partitions over. Their running jobs may finish within a lease; what still runs then runs again at the
         next owner."""
         relay = self.relay
 
@@ -394,12 +394,12 @@ class OwnersMember:
         await self._store_changes()
         self._hub.begin_turn()
         relay.ready -= set(partitions)
-        await self._let_go(is_concerned, self._store.partitions.lease_seconds)
+        await self._hand_over_functions(is_concerned, self._store.partitions.lease_seconds)
         # If this fails, the partitions are still this node's, and are restored.
         await self._store.hand_over(sorted(partitions))
 
-    async def _let_go(self, is_concerned: Callable[[bytes], bool], drain_seconds: float) -> None:
-        """Let go of functions that are not this node's any more."""
+    async def _hand_over_functions(self, is_concerned: Callable[[bytes], bool], drain_seconds: float) -> None:
+        """Remove functions that are not this node's any more, and keep what the store does not have of them."""
         hub, engine, relay = self._hub, self._hub.engine, self.relay
         functions = self._functions(is_concerned)
         for function in functions:
@@ -418,25 +418,25 @@ class OwnersMember:
             for worker in function.workers
         }
         functions = self._functions(is_concerned)
-        let_go = LetGo()
+        handed_over = HandedOver()
         schedules = [each for each in engine.schedules.values() if is_concerned(each.function_name)]
-        for _ in engine.let_go(functions, let_go, schedules):
+        for _ in engine.hand_over(functions, handed_over, schedules):
             await asyncio.sleep(0)
             hub.begin_turn()
-        hub.payloads.resident_bytes -= let_go.resident_bytes
-        for worker, function in let_go.registrations:
+        hub.payloads.resident_bytes -= handed_over.resident_bytes
+        for worker, function in handed_over.registrations:
             if worker.alive and not isinstance(worker.peer, LinkSession):
                 engine.can_do(worker, engine.function_named(function.name), timeouts.get((worker, function), 0))
-        for worker, job in let_go.runs:
+        for worker, job in handed_over.runs:
             if isinstance(worker.peer, LinkSession):
                 worker.peer.run_moves(job)
             elif not self._borrowing.go_on(worker, job):
                 worker.peer.revoke(worker, job, Cause.TIMED_OUT)
-        own = [(peer, job) for peer, job in let_go.subscriptions if not isinstance(peer, LinkSession)]
-        for peer, job in let_go.subscriptions:
+        own = [(peer, job) for peer, job in handed_over.subscriptions if not isinstance(peer, LinkSession)]
+        for peer, job in handed_over.subscriptions:
             if isinstance(peer, LinkSession):
                 peer.moved(job)
-        relay.follow(own, let_go.unstored)
+        relay.follow(own, handed_over.unstored)
         await self._store_changes()
 
     async def place(self, function: bytes, partition: int | None) -> bool:
@@ -458,7 +458,7 @@ class OwnersMember:
             self._hub.begin_turn()
             relay.absent.add(function)  # if anything fails, it is restored with the next look
             drain_seconds = min(self._store.partitions.lease_seconds, PLACE_DRAIN_SECONDS)
-            await self._let_go(lambda name: name == function, drain_seconds)
+            await self._hand_over_functions(lambda name: name == function, drain_seconds)
             await self._store.place(function, source, target)
             await self._look_and_follow()
             return True

@@ -306,11 +306,6 @@ class Relay(Placement):
         del self._reports[report.copy.id]
         report.copy.withdrawn = True
 
-    @property
-    def waiting_count(self) -> int:
-        """How many submissions have not been answered."""
-        return len(self._unanswered)
-
     # --- to the owners ---
 
     def _pass_on(self, shadow: Shadow) -> None:
@@ -472,7 +467,7 @@ class Relay(Placement):
             for waiting in self._waiting.values():
                 waiting.pop(job_id, None)
 
-    # --- functions that this node has let go ---
+    # --- functions that this node has handed over ---
 
     def follow(self, subscriptions: Iterable[tuple[Peer, Job]], unstored: Iterable[Job]) -> None:
         """Peers of this node stay subscribed to jobs that are another node's now; foreground jobs, which the store does

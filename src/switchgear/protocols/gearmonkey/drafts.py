@@ -73,7 +73,7 @@ class Drafts:
         self._memory.draft_bytes += draft.held_bytes
         self._drop_oldest()
 
-    def _let_go(self, draft: Draft) -> None:
+    def _uncount(self, draft: Draft) -> None:
         self.bytes -= draft.size
         self._memory.draft_bytes -= draft.held_bytes
 
@@ -105,11 +105,11 @@ class Drafts:
         self._add(job.id, draft)
 
     def remove(self, job_id: int) -> None:
-        self._let_go(self._drafts.pop(job_id))
+        self._uncount(self._drafts.pop(job_id))
 
     def _drop_oldest(self) -> None:
         while len(self._drafts) > MOST_DRAFTS or (self.bytes > MOST_DRAFT_BYTES and len(self._drafts) > 1):
-            self._let_go(self._drafts.popitem(last=False)[1])
+            self._uncount(self._drafts.popitem(last=False)[1])
 
 
 class ExtraFields:

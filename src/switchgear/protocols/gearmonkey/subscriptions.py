@@ -135,7 +135,7 @@ class ChannelSubscriptions(Peer):
         if not sessions:
             del self._by_name[name]
             self._broadcast.listen(name, is_wanted=False)
-        self._let_go(len(name) + SUBSCRIPTION_BYTES)
+        self._release(len(name) + SUBSCRIPTION_BYTES)
         self._follow_engine()
 
     def subscribe_patterns(self, session: GearMonkeySession, texts: list[bytes]) -> None:
@@ -188,8 +188,8 @@ class ChannelSubscriptions(Peer):
         del subscribed.sessions[session]
         if not subscribed.sessions:
             self._remove(subscribed)
-            self._let_go(subscribed.held_bytes)
-        self._let_go(SUBSCRIPTION_BYTES)
+            self._release(subscribed.held_bytes)
+        self._release(SUBSCRIPTION_BYTES)
         self._pattern_subscriptions -= 1
         self._changes += 1
         self._follow_engine()
@@ -227,7 +227,7 @@ class ChannelSubscriptions(Peer):
             raise Refused(REFUSED_FULL, "there is no memory for more subscriptions")
         memory.subscription_bytes += more_bytes
 
-    def _let_go(self, fewer_bytes: int) -> None:
+    def _release(self, fewer_bytes: int) -> None:
         self._engine.memory.subscription_bytes -= fewer_bytes
 
     def _follow_engine(self) -> None:

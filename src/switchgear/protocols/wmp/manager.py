@@ -360,7 +360,7 @@ class ManagerSession(MessageSession):
         unsent = self._waiting_for_store(reference) if job.delivery else None
         if unsent is not None:
             unsent[:] = way.no_message  # it is true by now, and CANCEL would come before the TAKE
-            self.context.soon(partial(self._let_go, way, job.id))
+            self.context.soon(partial(self._release_ended, way, job.id))
             return
         self._cancel(way.path, reference)
 
@@ -389,7 +389,7 @@ class ManagerSession(MessageSession):
         if way is not None and way.holds(reference):
             self._end(way, job_id, status, headers, message[5])
             return
-        if way is not None and self._let_go(way, job_id):
+        if way is not None and self._release_ended(way, job_id):
             self._heard_of(way)
             return
         result = message[5] if status == "done" else None
@@ -411,7 +411,7 @@ class ManagerSession(MessageSession):
         way.is_gone = False
         self._gave_up_job(way)
 
-    def _let_go(self, way: WorkerPath, job_id: int) -> bool:
+    def _release_ended(self, way: WorkerPath, job_id: int) -> bool:
         """Remove a job that ended without its worker from the worker's list, since the worker has reported."""
         job = way.worker.running.get(job_id)
         if job is None or job.worker is way.worker:

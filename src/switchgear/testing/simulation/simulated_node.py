@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from switchgear.engine.engine import Engine, EngineSettings, SubmitOptions
-from switchgear.engine.handover import LetGo
+from switchgear.engine.handover import HandedOver
 from switchgear.engine.placement import is_copy
 from switchgear.errors import Refused
 from switchgear.model import FINAL_STATES, NORMAL, RUNNING, SECOND_US, Cause, Delivery, EdgePolicy, Job, Worker
@@ -163,8 +163,8 @@ class SimulatedNode:
         self.owned.difference_update(partitions)
         for function in functions:
             self.edges.function_goes(function)
-        known = LetGo()
-        for _ in self.engine.let_go(functions, known):
+        known = HandedOver()
+        for _ in self.engine.hand_over(functions, known):
             pass
         self.stage()
         self.register(self.worker)

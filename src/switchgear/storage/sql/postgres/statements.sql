@@ -20,6 +20,16 @@ SELECT pg_terminate_backend(pid) FROM pg_locks
 WHERE locktype = 'relation' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
     AND relation = 'sg_lease'::regclass AND mode IN ('RowShareLock', 'RowExclusiveLock') AND pid <> pg_backend_pid()
 
+-- name: terminate_frozen_holder
+-- Every session that has locked the lease and waits for its client in the middle of a transaction.  Not those that wait
+-- for the lock, or are busy: other servers take the lease too, and would end each other's attempts without end.
+SELECT pg_terminate_backend(lock.pid)
+FROM pg_locks AS lock JOIN pg_stat_activity AS activity ON activity.pid = lock.pid
+WHERE lock.locktype = 'relation' AND lock.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+    AND lock.relation = 'sg_lease'::regclass AND lock.mode IN ('RowShareLock', 'RowExclusiveLock')
+    AND lock.pid <> pg_backend_pid()
+    AND activity.wait_event_type = 'Client' AND activity.xact_start < clock_timestamp() - interval '300 milliseconds'
+
 -- name: lease
 SELECT holder, epoch, beat + coalesce((SELECT value FROM sg_meta WHERE key = 'beat'), 0), lease_ms, name, process, address
 FROM sg_lease WHERE id = 1
