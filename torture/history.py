@@ -268,6 +268,8 @@ class History:
             asked_at = asked.asked_at
         job = self._job(token, number, f"handed to {by}")
         job.starts += 1
+        if self.is_stopping and job.holder not in ("", by):
+            job.free_starts += 1  # the server has taken it from a worker that has not hung up yet, or has vanished
         if job.ended_at and asked_at > job.ended_at and not self._is_cancel_on_its_way(job):
             self._blame("run again", job, "was handed out after its end had been acknowledged")
         if job.holder and job.holder != by and self.now_ns < job.held_until_ns:

@@ -55,6 +55,16 @@ def test_an_ordinary_life(history: History) -> None:
     assert history.counts["ended"] == 1
 
 
+def test_a_server_that_stops_takes_jobs_back_from_workers_that_have_vanished(history: History) -> None:
+    submitted(history, attempts=1)
+    history.record("assigned", "t1", 1, 0, "worker", 0, 0.0)
+    history.record("stopping")
+    history.record("assigned", "t1", 1, 0, OTHER, 0, 0.0)
+    assert not history.violations
+    history.record("assigned", "t1", 1, 0, OTHER, 0, 0.0)
+    assert kinds(history) == ["attempts"]
+
+
 def test_a_job_that_was_acknowledged_and_is_gone(history: History) -> None:
     submitted(history)
     history.record("gone")
