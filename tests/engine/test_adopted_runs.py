@@ -6,7 +6,7 @@ import pytest
 
 from switchgear.engine.engine import Engine
 from switchgear.engine.handover import HandedOver
-from switchgear.model import DONE, FAILED, READY, RUNNING, SECOND_US, Delivery, Job, Worker
+from switchgear.model import CANCELLED, DONE, FAILED, READY, RUNNING, SECOND_US, Delivery, Job, Worker
 from switchgear.policy import Policy
 from switchgear.testing import RecordingPeer, check_engine
 from switchgear.testing.simulation.store import Row
@@ -198,4 +198,45 @@ def test_a_copy_is_taken_out_without_a_word_to_its_worker(harness: Harness) -> N
     assert harness.engine.adopted_runs.take_out(job) is worker
     check_engine(harness.engine)
     assert not harness.engine.has_job(job.id)
-    assert (peer.heard, subscriber.heard, worker.running) == ([], [], {})
+    assert (peer.heard, subscriber.heard) == ([], [])
+    harness.engine.adopted_runs.end_aside(job, worker)
+    assert worker.running == {}
+    assert harness.engine.complete(worker, job.id, b"") is None
+
+
+@pytest.mark.parametrize("report", ["complete", "fail", "release"])
+def test_what_a_worker_reports_before_the_job_is_restored_is_passed_on(harness: Harness, report: str) -> None:
+    subscriber = RecordingPeer()
+    worker, job = harness.worker(), run_of(harness.engine)
+    harness.engine.borrow(job, subscriber)
+    assert harness.engine.take(worker) is job
+    assert harness.engine.adopted_runs.take_out(job) is worker
+    restored = run_of(harness.engine)
+    harness.engine.adopted_runs.enter(restored, harness.worker())
+    harness.engine.data(worker, job.id, b"part")
+    harness.engine.warning(worker, job.id, b"look")
+    if report == "complete":
+        assert harness.engine.complete(worker, job.id, b"r") is job
+        assert (state_of(job), job.result) == (DONE, b"r")
+    elif report == "fail":
+        assert harness.engine.fail(worker, job.id, 7, b"e", b"r") is job
+        assert (state_of(job), job.result_code, job.error, job.result) == (FAILED, 7, b"e", b"r")
+    else:
+        assert harness.engine.release(worker, job.id) is job
+        assert state_of(job) == CANCELLED
+    assert [heard[0] for heard in subscriber.heard] == ["data", "warning", "finished"]
+    assert worker.running == {}
+    assert state_of(restored) == RUNNING
+    harness.engine.adopted_runs.end_aside(job, worker)
+    check_engine(harness.engine)
+
+
+def test_a_worker_goes_on_with_a_job_of_a_function_that_it_does_not_serve_any_more(harness: Harness) -> None:
+    worker, job = harness.worker(), run_of(harness.engine)
+    worker.has_timeouts = True
+    harness.engine.forget_functions(worker)
+    subscriber = RecordingPeer()
+    harness.engine.adopted_runs.enter_copy(job, worker, subscriber)
+    check_engine(harness.engine)
+    assert harness.engine.complete(worker, job.id, b"r") is job
+    assert [heard[0] for heard in subscriber.heard] == ["finished"]

@@ -407,6 +407,38 @@ def test_nodes_that_use_a_new_function_at_the_same_time(url: str) -> None:
     asyncio.run(story())
 
 
+def test_a_node_that_has_read_the_id_of_a_new_function_before_it_stores_its_own(url: str) -> None:
+    """What is staged already has the node's own id, whatever it has read meanwhile."""
+
+    async def story() -> None:
+        ada, bob = (PartitionStore(url, lease_seconds=LEASE_SECONDS, name=name) for name in ("ada", "bob"))
+        for store in (ada, bob):
+            await store.join("")
+        ada.stage([new_job(1, Function(b"new"))])
+        function = Function(b"new")
+        function.paused = True
+        bob.stage([new_job(2, function), new_job(3, Function(b"another"))], [function])
+        await ada.commit()
+        await bob.claim([1, 2])  # reads the functions
+        function.paused = False
+        bob.stage([new_job(4, function)], [function])
+        await bob.commit()
+        found = await ada.read_jobs([1, 2, 3, 4])
+        assert {number: job.function.name for number, job in found.items()} == {
+            1: b"new",
+            2: b"new",
+            3: b"another",
+            4: b"new",
+        }
+        known: dict[bytes, Function] = {}
+        await ada.load_functions(lambda name: name == b"new", lambda name: known.setdefault(name, Function(name)), 0)
+        assert not known[b"new"].paused  # the settings that were staged last
+        for store in (ada, bob):
+            await store.close()
+
+    asyncio.run(story())
+
+
 def test_nodes_that_are_started_at_the_same_moment_on_an_empty_database(postgres: Cluster) -> None:
     """All of them join, although each wants to migrate the tables and ends sessions that keep it waiting."""
     url = postgres.new_url()

@@ -10,7 +10,8 @@ A job whose submitter waits for it is in no store. Its run is entered as it is c
 client's engine repeats, finds it.
 
 In the other direction, `take_out` removes the copy of a job of another engine whose functions this engine takes over
-itself: its worker has it still, and claims the job.
+itself: its worker has it still, and claims the job. What the worker reports before that is passed to the subscriber of
+the copy (`report_aside`).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from switchgear.engine.transitions import Transitions
 from switchgear.engine.unique_keys import UniqueKeys
 from switchgear.engine.workers import WorkerRegistry
 from switchgear.errors import Refused
-from switchgear.model import Cause, Delivery, Job, Peer, Timer, Worker
+from switchgear.model import Cause, Delivery, Job, JobState, Peer, Timer, Worker
 from switchgear.model.job import SUBSCRIPTION_BYTES
 
 __all__ = ["KEEPER_PROTOCOL", "AdoptedRuns"]
@@ -61,6 +62,7 @@ class AdoptedRuns(Peer):
         self._workers = workers
         self._requirements = requirements
         self._keepers: dict[Timer, Worker] = {}
+        self._aside: set[Job] = set()  # copies that were taken out, and whose jobs are not restored yet
 
     # --- runs that may be claimed ---
 
@@ -154,7 +156,10 @@ class AdoptedRuns(Peer):
         subscriber.subscriptions[copy.id] = copy
 
     def take_out(self, copy: Job) -> Worker | None:
-        """Remove a running copy of a job; returns the worker, which is not told, or `None` if it has none."""
+        """Remove a running copy of a job; returns the worker, which is not told, or `None` if it has none.
+
+        The worker can report until `end_aside`.
+        """
         worker = copy.worker
         if self._state.jobs.get(copy.id) is not copy or worker is None:
             return None
@@ -163,7 +168,31 @@ class AdoptedRuns(Peer):
         for subscriber in copy.subscribers or ():
             subscriber.drop_subscription(copy.id)
         self._state.uncount_contents(copy)
-        copy.subscribers = None
         self._transitions.unlist(copy)
         self._state.changed.pop(copy, None)
+        worker.running[copy.id] = copy
+        if worker.resources:
+            self._requirements.begin_use(worker, copy)
+        self._aside.add(copy)
         return worker
+
+    def end_aside(self, copy: Job, worker: Worker) -> None:
+        """Let the worker no longer report on a copy that was taken out."""
+        self._aside.discard(copy)
+        copy.subscribers = None
+        if worker.running.get(copy.id) is copy:
+            del worker.running[copy.id]
+            if worker.uses is not None:
+                self._dispatcher.end_use(worker, copy.id)
+
+    def is_aside(self, job: Job) -> bool:
+        """Whether this is a copy that was taken out, and its worker may still report."""
+        return job in self._aside
+
+    def report_aside(self, copy: Job, state: JobState) -> None:
+        """The worker reports the end of a copy that was taken out."""
+        self._aside.discard(copy)
+        copy.state = state
+        for subscriber in copy.subscribers or ():
+            subscriber.job_finished(copy)
+        copy.subscribers = None

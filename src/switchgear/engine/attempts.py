@@ -74,7 +74,8 @@ class Attempts:
         if function.limiter is not None:
             self._limiters.count_start(job)
         if job.has_details or worker.has_timeouts:
-            timeout_us = job.timeout_us or worker.timeouts_us[function]
+            # A worker that goes on with a job may have ceased to serve the function meanwhile.
+            timeout_us = job.timeout_us or worker.timeouts_us.get(function, 0)
             if timeout_us:
                 self._limit(job, timeout_us)
             if job.unique_scope and job.unique:

@@ -22,7 +22,7 @@ from switchgear.engine.ready_queues import ReadyQueues
 from switchgear.engine.resumed_starts import ResumedStarts
 from switchgear.engine.state import EngineState
 from switchgear.engine.transitions import Transitions
-from switchgear.model import READY, RUNNING, Cause, Delivery, Job, Worker
+from switchgear.model import CANCELLED, DONE, FAILED, READY, RUNNING, Cause, Delivery, Job, Worker
 from switchgear.states import LateReport
 
 __all__ = ["WorkerReports"]
@@ -61,6 +61,7 @@ class WorkerReports:
         self._attempts = attempts
         self._dispatcher = dispatcher
         self._transitions = transitions
+        self._adopted_runs = adopted_runs
         self.resumed_starts = ResumedStarts(state, limiters, queues, attempts, packed, adopted_runs)
 
     def complete(self, worker: Worker, job_id: int, result: bytes, start_number: int = 0) -> Job | None:
@@ -74,6 +75,9 @@ class WorkerReports:
                 return None
             if job.worker is not worker:
                 self._free(worker, job_id)
+                if self._adopted_runs.is_aside(job):
+                    job.result = result
+                    self._adopted_runs.report_aside(job, DONE)
                 return job
         if start_number and start_number != job.start_number:
             return None  # see `_reported`
@@ -132,6 +136,9 @@ class WorkerReports:
             return None
         if job.worker is not worker:
             self._free(worker, job_id)
+            if self._adopted_runs.is_aside(job):
+                job.result_code, job.error, job.result = code, error, result
+                self._adopted_runs.report_aside(job, FAILED)
             return job
         job.result_code = code
         self._state.set_error(job, error)
@@ -160,9 +167,11 @@ class WorkerReports:
         job = self._reported(worker, job_id, start_number)
         if job is None:
             return None
-        if job.worker is not worker:
-            return self.fail(worker, job_id)
         placement = self._state.placement
+        if job.worker is not worker:
+            if placement is not None and self._adopted_runs.is_aside(job):
+                placement.note_retry(job, delay_us, error, attempts_limit)
+            return self.fail(worker, job_id)
         if placement is not None and is_copy(job):
             placement.note_retry(job, delay_us, error, attempts_limit)
             return self.fail(worker, job_id, 1, error)
@@ -205,6 +214,8 @@ class WorkerReports:
             return None
         if job.worker is not worker:
             self._free(worker, job_id)
+            if self._adopted_runs.is_aside(job):
+                self._adopted_runs.report_aside(job, CANCELLED)
             return job
         self._attempts.detach(job)
         self._transitions.requeue(job, cause, goes_last=goes_last)
@@ -264,6 +275,9 @@ class WorkerReports:
         if job is None:
             return None
         if job.worker is not worker:
+            if self._adopted_runs.is_aside(job):
+                for subscriber in job.subscribers or ():
+                    subscriber.job_data(job, data)
             return job
         collect = bool(job.delivery)
         for subscriber in job.subscribers or ():
@@ -300,6 +314,9 @@ class WorkerReports:
         if job is None:
             return None
         if job.worker is not worker:
+            if self._adopted_runs.is_aside(job):
+                for subscriber in job.subscribers or ():
+                    subscriber.job_warning(job, data)
             return job
         self._add_warning(job, data)
         for subscriber in job.subscribers or ():

@@ -212,16 +212,25 @@ class PartitionStore(PostgresStore):
                     raise
 
     async def _use_stored_function_ids(self, batch: StagedRows) -> bool:
-        """Use the ids of functions that other nodes have used first, meanwhile; returns whether there were any."""
-        before = dict(self._function_ids)
+        """Use the ids of functions that other nodes have used first; returns whether there were any.
+
+        This node may have read such an id some time ago, after it had staged its own one. So the staged functions say
+        which ids are not the stored ones.
+        """
         await self._learn_functions()
-        now = self._function_ids
-        ids = {function_id: now[name] for name, function_id in before.items() if now[name] != function_id}
+        ids: dict[int, int] = {}
+        for staged in (batch, self._staged):
+            for function_id, function_row in staged.functions.items():
+                stored_id = self._function_ids[function_row[1]]
+                if stored_id != function_id:
+                    ids[function_id] = stored_id
         for staged in (batch, self._staged) if ids else ():
             for function_id in ids.keys() & staged.functions.keys():
+                stored_id = ids[function_id]
                 _, name, paused, high, normal, low, policy = staged.functions.pop(function_id)
-                if paused is not None:  # otherwise only its id was needed
-                    staged.functions[ids[function_id]] = (ids[function_id], name, paused, high, normal, low, policy)
+                # Otherwise only its id was needed, or there are newer settings.
+                if paused is not None and stored_id not in staged.functions:
+                    staged.functions[stored_id] = (stored_id, name, paused, high, normal, low, policy)
             for rows in (staged.new, staged.changed):
                 for job_id, row in rows.items():
                     if row[FUNCTION_ID] in ids:

@@ -76,6 +76,7 @@ class Borrowing(Peer):
         self._tick_number = 0
         self._ticks: asyncio.TimerHandle | None = None
         self.is_stopping = False
+        self._is_restored: Callable[[bytes], bool] | None = None  # functions that this node restores at the moment
         self.count = 0  # jobs that were borrowed
 
     def start(self) -> None:
@@ -179,7 +180,8 @@ class Borrowing(Peer):
         except Refused:
             link.send(Give(message.id, message.start))
             return
-        if not is_foreign(function) or engine.has_job(message.id) or self.is_stopping:
+        # The last owner may have sent it before it lost the function.
+        if not is_foreign(function) or engine.has_job(message.id) or self.is_stopping or self._restores(function.name):
             link.send(Give(message.id, message.start))
             return
         copy = self._copy(message, function)
@@ -222,7 +224,9 @@ class Borrowing(Peer):
             self._drop(borrowed)
             return
         self._forget(borrowed.copy)
-        self._engine.adopted_runs.take_out(borrowed.copy)  # the answer tells the worker
+        worker = self._engine.adopted_runs.take_out(borrowed.copy)  # the answer tells the worker
+        if worker is not None:
+            self._engine.adopted_runs.end_aside(borrowed.copy, worker)
         borrowed.answer(goes_on=False)
 
     def _drop(self, borrowed: Borrowed) -> None:
@@ -264,19 +268,36 @@ class Borrowing(Peer):
         for seen in [seen for seen in self._seen if seen[0] is link]:
             del self._seen[seen]
 
-    def take_out(self, is_concerned: Callable[[bytes], bool]) -> list[Borrowed]:
-        """Remove the copies of functions that this node is going to own itself, and return those that workers of this
-        node run: they go on as its own jobs."""
-        runs = self.without_owner.take_ended(is_concerned)
+    def begin_restoring(self, is_concerned: Callable[[bytes], bool]) -> None:
+        """This node is going to own these functions itself: what workers report waits from now on, and no copy of a job
+        is entered any more."""
+        self._is_restored = is_concerned
         for borrowed in [each for each in self._borrowed.values() if is_concerned(each.copy.function.name)]:
-            if not borrowed.can_go_on:
-                self._give_back(borrowed)
-                continue
-            self._forget(borrowed.copy)
-            self.without_owner.forget(borrowed.copy.id)
+            self._owner_lost(borrowed)
+
+    def end_restoring(self) -> None:
+        """The functions are this node's, or could not be restored."""
+        self._is_restored = None
+
+    def _restores(self, function: bytes) -> bool:
+        return self._is_restored is not None and self._is_restored(function)
+
+    def take_out(self) -> list[Borrowed]:
+        """Remove the copies of the functions that are going to be restored, and return those that workers of this node
+        run: they go on as its own jobs. Until `taken` is called for it, what the worker of a copy reports is noted."""
+        concerned = self._restores
+        runs = self.without_owner.take_ended(concerned)
+        for borrowed in [each for each in self._borrowed.values() if concerned(each.copy.function.name)]:
             borrowed.worker = self._engine.adopted_runs.take_out(borrowed.copy)
+            self.without_owner.forget(borrowed.copy.id)
             runs.append(borrowed)
         return runs
+
+    def taken(self, borrowed: Borrowed) -> None:
+        """The worker has the job itself from now on, or has lost it."""
+        self._forget(borrowed.copy)
+        if borrowed.worker is not None:
+            self._engine.adopted_runs.end_aside(borrowed.copy, borrowed.worker)
 
     def go_on(self, worker: Worker, job: Job) -> bool:
         """Let a worker of this node go on with a job that is another node's from now on; False if that cannot be."""
@@ -304,7 +325,8 @@ class Borrowing(Peer):
     def resume(self, worker: Worker, job: Job, attempt: int, on_answer: Callable[[bool], object]) -> None:
         """A worker that had lost its connection still runs a job of another node, as the database has the job."""
         engine = self._engine
-        if self.is_stopping or engine.has_job(job.id) or job.function.name not in {each.name for each in worker.order}:
+        serves = job.function.name in {each.name for each in worker.order}
+        if self.is_stopping or not serves or engine.has_job(job.id) or self._restores(job.function.name):
             self._hub.soon(lambda: on_answer(False))
             return
         job.count_past_starts()

@@ -346,23 +346,27 @@ class OwnersMember:
         self._restoring_since_s = time.monotonic()
         await self._new_ids()
         hub.begin_turn()
-        own_runs = self._borrowing.take_out(is_taken)
-        await self._store_changes()
-        snapshot, limits = await self._store.load_functions(is_taken, engine.function_named, hub.clock.now_us())
-        self._restored_jobs = len(snapshot.jobs)
-        hub.begin_turn()
-        restored: dict[Function, bool] = {}
-        for function in self._functions(is_taken):
-            restored[function] = function.paused
-            function.paused = True  # until everything is there
+        self._borrowing.begin_restoring(is_taken)
         try:
-            await hub.adopt(snapshot, CLAIMABLE_US)
-            await self._adoption.own_runs(own_runs)
-        except StorageError as error:  # some jobs are restored; a new process begins with none
-            raise Fenced(f"the jobs of claimed partitions could not be restored: {error}") from error
-        others = [session.claims for session in self._listener.sessions() if session.node_name != self.name]
-        await self._adoption.collect_claims(others, partitions, is_taken)
-        hub.begin_turn()
+            await self._store_changes()
+            snapshot, limits = await self._store.load_functions(is_taken, engine.function_named, hub.clock.now_us())
+            self._restored_jobs = len(snapshot.jobs)
+            hub.begin_turn()
+            restored: dict[Function, bool] = {}
+            for function in self._functions(is_taken):
+                restored[function] = function.paused
+                function.paused = True  # until everything is there
+            own_runs = self._borrowing.take_out()
+            try:
+                await hub.adopt(snapshot, CLAIMABLE_US)
+                await self._adoption.own_runs(own_runs)
+            except StorageError as error:  # some jobs are restored; a new process begins with none
+                raise Fenced(f"the jobs of claimed partitions could not be restored: {error}") from error
+            others = [session.claims for session in self._listener.sessions() if session.node_name != self.name]
+            await self._adoption.collect_claims(others, partitions, is_taken)
+            hub.begin_turn()
+        finally:
+            self._borrowing.end_restoring()
         usual = [engine.settings.jobs_per_function] * 3
         for function in self._functions(is_taken):
             function.limits = limits.get(function, list(usual))

@@ -68,7 +68,9 @@ class NodeClaims:
         if unknown:
             try:
                 states = yield from self._hub.find_states(tuple(run.id for run in unknown))
-            except Refused:  # the node asks again
+            except Refused:
+                for run in unknown:
+                    self._session.send(RunClaimed(run.id, run.start, NOT_YET))  # the node claims it again
                 return
             if self._is_closed:
                 return

@@ -13,9 +13,9 @@ from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from typing import Final
 
-from switchgear.model import SECOND_US, Cause, Delivery, Worker
+from switchgear.model import CANCELLED, SECOND_US, Cause, Delivery, Worker
 from switchgear.net.hub import Hub
-from switchgear.net.owners.messages import Done, Failed
+from switchgear.net.owners.messages import Data, Done, Failed, Progress, RetryWanted, Warn
 from switchgear.net.owners.node_claims import NodeClaims, job_of_run
 from switchgear.net.owners.relay import Relay
 from switchgear.net.owners.runs_without_owner import Borrowed
@@ -52,21 +52,34 @@ class RunAdoption:
         self._hub.begin_turn()
         for run in foreground:
             worker = run.worker
-            if run.copy.id in states or engine.has_job(run.copy.id) or worker is None or not worker.alive:
+            if (
+                run.copy.id in states
+                or engine.has_job(run.copy.id)
+                or worker is None
+                or not worker.alive
+                or run.copy.state is CANCELLED
+                or run.is_incomplete
+            ):
                 self._resume(run)
                 continue
             job = job_of_run(run.begun_run(), engine.function_named(run.assign.function))
             engine.adopted_runs.enter(job, worker)
-            self._report(run, worker)
+            self._relay.borrowing.taken(run)
+            run.answer(goes_on=True)
+            self._catch_up(run, worker)
 
     def _resume(self, run: Borrowed) -> None:
         worker = run.worker
-        if worker is None:
+        if worker is None or run.copy.state is CANCELLED:  # the worker has given it back meanwhile
+            self._relay.borrowing.taken(run)
             return
-        job = self._hub.engine.resume_attempt(worker, run.copy.id, run.assign.attempts, run.start)
+        job = None
+        if not run.is_incomplete:
+            job = self._hub.engine.resume_attempt(worker, run.copy.id, run.assign.attempts, run.start)
+        self._relay.borrowing.taken(run)
         if job is not None:
             run.answer(goes_on=True)
-            self._report(run, worker)
+            self._catch_up(run, worker)
         elif run.answer(goes_on=False):
             pass
         elif run.report is None:
@@ -74,19 +87,27 @@ class RunAdoption:
         else:
             self._relay.report_refused(run.copy)
 
-    def _report(self, run: Borrowed, worker: Worker) -> None:
-        """Make up for a report that came while the job had no owner. The worker was not answered yet, and its
-        connection is closed: its next answer could not wait for the right commit."""
-        report, job_id, engine = run.report, run.copy.id, self._hub.engine
-        if report is None:
-            return
-        if isinstance(report, Done):
-            engine.complete(worker, job_id, report.result)
-        elif isinstance(report, Failed):
-            engine.fail(worker, job_id, report.code, report.error, report.result)
-        else:
-            engine.retry_later(worker, job_id, report.delay_us, report.error, report.attempts_limit)
-        self._relay.report_refused(run.copy)
+    def _catch_up(self, run: Borrowed, worker: Worker) -> None:
+        """Make up for what came while the job had no owner. If that is the report at the end, the worker was not
+        answered yet, and its connection is closed: its next answer could not wait for the right commit."""
+        job_id, engine = run.copy.id, self._hub.engine
+        unsent, run.unsent = run.unsent, []
+        for message in unsent:
+            if isinstance(message, Progress):
+                figures = (message.numerator, message.denominator, message.time_left_s, message.text, message.message)
+                engine.progress(worker, job_id, *figures)
+            elif isinstance(message, Data):
+                engine.data(worker, job_id, message.data)
+            elif isinstance(message, Warn):
+                engine.warning(worker, job_id, message.data)
+            elif isinstance(message, Done):
+                engine.complete(worker, job_id, message.result)
+            elif isinstance(message, Failed):
+                engine.fail(worker, job_id, message.code, message.error, message.result)
+            elif isinstance(message, RetryWanted):
+                engine.retry_later(worker, job_id, message.delay_us, message.error, message.attempts_limit)
+            if isinstance(message, Done | Failed | RetryWanted):
+                self._relay.report_refused(run.copy)
 
     async def collect_claims(
         self, nodes: Iterable[NodeClaims], partitions: Collection[int], is_adopted: Callable[[bytes], bool]
