@@ -14,7 +14,7 @@ from fuzz.http_targets import HTTP_WORDS
 from fuzz.stream_codecs import pieces
 from fuzz.target import Target, must
 from switchgear.client.http.answers import AnswerParser, HttpAnswer
-from switchgear.client.http.conversation import HttpConversation
+from switchgear.client.http.packet_translator import PacketTranslator
 from switchgear.errors import PeerError
 from switchgear.protocols.gearman.codec import RESPONSE, GearmanDecoder, request
 from switchgear.protocols.gearman.messages import Packet
@@ -71,14 +71,14 @@ def plain(answer: HttpAnswer) -> tuple[Any, ...]:
 
 def converse(said: bytes, answers: list[HttpAnswer]) -> Hashable:
     """Let a program ask, and answer its requests with these; the packets that it gets must be whole."""
-    conversation = HttpConversation("http://server")
+    translator = PacketTranslator("http://server")
     decoder: Any = GearmanDecoder(RESPONSE, LARGEST_PACKET_BYTES, LARGEST_PACKET_BYTES)
-    conversation.receive(said)
+    translator.receive(said)
     left = list(answers)
     kinds: set[int] = set()
     for _ in range(MOST_EXCHANGES):
-        exchanges = conversation.take_exchanges()
-        kinds |= {kind for kind, _ in decoder.feed(conversation.take_output())}
+        exchanges = translator.take_exchanges()
+        kinds |= {kind for kind, _ in decoder.feed(translator.take_output())}
         must(decoder.failure is None and not decoder.buffered_bytes, "half a packet for the program")
         if not exchanges:
             break
@@ -86,8 +86,8 @@ def converse(said: bytes, answers: list[HttpAnswer]) -> Hashable:
             must(exchange.encode("\0").startswith(exchange.method.encode()), "no request", exchange.target)
             try:
                 if left:
-                    conversation.on_answer(exchange, left.pop(0))
-                elif not conversation.on_failed(exchange):
+                    translator.on_answer(exchange, left.pop(0))
+                elif not translator.on_failed(exchange):
                     return "over", tuple(sorted(kinds))
             except PeerError:  # the connection is lost, and its owner connects again
                 return "refused", tuple(sorted(kinds))
@@ -131,7 +131,7 @@ CLIENT_ANSWERS: Final = (
 )
 
 MODULES: Final = (
-    "answers", "answer_queue", "conversation", "exchange", "followed_jobs", "polled_worker", "submissions",
+    "answers", "answer_queue", "packet_translator", "exchange", "followed_jobs", "polled_worker", "submissions",
 )  # fmt: skip
 HTTP_CLIENT: Final = (
     Target(

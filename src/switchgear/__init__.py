@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from switchgear.app.app import App
     from switchgear.app.current_job import Retry, current_job
     from switchgear.app.failure import Failure
-    from switchgear.app.graph import chain, chord, group
     from switchgear.app.graph_context import Graph
     from switchgear.app.injection import INJECTED
     from switchgear.app.job import Job
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from switchgear.app.payloads.postgres_blobs import PostgresBlobs
     from switchgear.app.payloads.s3_blobs import S3Blobs
     from switchgear.app.shared_tasks import shared_task
+    from switchgear.app.signatures import chain, chord, group
     from switchgear.app.soft_timeout import SoftTimeout
     from switchgear.app.task import Task
     from switchgear.app.type_codecs import register_type
@@ -66,7 +66,7 @@ else:
             "switchgear.app.soft_timeout": ("SoftTimeout",),
             "switchgear.client.gearman.job_subscriber": ("Progress",),
             "switchgear.app.failure": ("Failure",),
-            "switchgear.app.graph": ("chain", "chord", "group"),
+            "switchgear.app.signatures": ("chain", "chord", "group"),
             "switchgear.app.graph_context": ("Graph",),
             "switchgear.app.job_group": ("JobGroup",),
             "switchgear.app.job": ("Job",),

@@ -10,7 +10,7 @@ import pytest
 
 from switchgear import App, TaskFailed, chain, current_job, group
 from switchgear.app.current_job import CurrentJob, NotInAJob
-from switchgear.app.job_events import Approval
+from switchgear.app.durable_tasks import Approval
 from switchgear.errors import ArgumentError, JobUnknown, ServerRefused
 from switchgear.testing import in_memory
 from switchgear.testing.in_memory_server import InMemoryServer

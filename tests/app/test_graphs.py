@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from switchgear import App, Failure, JobCancelled, PredecessorFailed, TaskFailed, chain, chord, group
-from switchgear.app.graph import Chain, Group
+from switchgear.app.signatures import Chain, Group
 from switchgear.errors import ArgumentError, ClientError, ServerRefused
 from switchgear.testing import in_memory
 from switchgear.testing.in_memory_server import InMemoryServer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from switchgear.engine.engine import Engine
-from switchgear.engine.flows import MOST_SOURCES, Flows
+from switchgear.engine.protocol_flows import MOST_SOURCES, Flows
 from switchgear.model import NORMAL, Delivery, Peer
 from switchgear.net.operations.flows import share_within
 from tests.net.operator_harness import OperatorHarness

@@ -140,6 +140,7 @@ def test_a_job_in_all_detail() -> None:
         "result_code": 0,
         "error": None,
         "predecessors": ["H:t:1"],
+        "predecessor_count": 1,
         "on_failure": ["fail"],
         "origin": "test",
         "key": "tenant",
@@ -160,6 +161,19 @@ def test_a_job_in_all_detail() -> None:
         "log": [{"cause": "submitted_waiting", "at": now / SECOND_US}],
         "attempt_history": [],
     }
+
+
+def test_of_very_many_predecessors_only_some_are_named() -> None:
+    operator = OperatorHarness()
+    for _ in range(2_000):
+        operator.submit()
+    operator.submit(1, predecessors=tuple(range(1, 2_001)), edges=bytes([EdgePolicy.FAIL]) * 2_000)
+    shown, [listed] = operator.ask("job", job_id=2_001), operator.ask("jobs", limit=1)["jobs"]
+    assert shown["predecessor_count"] == listed["predecessor_count"] == 2_000
+    assert shown["predecessors"][-1] == "H:t:1000"
+    assert shown["on_failure"] == ["fail"] * 1_000
+    assert listed["predecessors"][-1] == "H:t:100"
+    assert listed["on_failure"] == ["fail"] * 100
 
 
 def test_a_job_that_failed() -> None:

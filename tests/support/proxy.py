@@ -27,6 +27,8 @@ class Proxy:
         self._holds_answers = threading.Event()
         self._holds_answers.set()
         self._stalls = False
+        self.has_stalled = threading.Event()  # a request was passed on in part
+        self.stalled_request = b""
         self._passes_requests = threading.Event()
         self._passes_requests.set()
         self._accepting = threading.Thread(target=self._accept, daemon=True)
@@ -63,6 +65,7 @@ class Proxy:
     def stall_requests(self) -> None:
         """From the middle of the next long request on, nothing goes to the server."""
         self._passes_requests.clear()
+        self.has_stalled.clear()
         self._stalls = True
 
     def release_requests(self) -> None:
@@ -108,8 +111,10 @@ class Proxy:
                 if is_answer:
                     self._holds_answers.wait()
                 elif self._stalls and len(data) >= LONG_REQUEST_BYTES:
+                    self.stalled_request = data
                     target.sendall(data[: len(data) // 2])
                     data = data[len(data) // 2 :]
+                    self.has_stalled.set()
                     self._passes_requests.wait()
                 target.sendall(data)
         except OSError:

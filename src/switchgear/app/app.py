@@ -34,11 +34,11 @@ from switchgear.errors import ConfigError
 
 if TYPE_CHECKING:
     from switchgear.app.bulk_operation import BulkOperation
-    from switchgear.app.graph import GraphStep
     from switchgear.app.graph_context import Graph
     from switchgear.app.job import Job
     from switchgear.app.payloads.codec import PayloadCodec
     from switchgear.app.server_answers import ConnectionInfo, FunctionInfo, JobInfo, NodeInfo, ServerInfo, WorkerInfo
+    from switchgear.app.signatures import GraphStep
     from switchgear.app.tracing import AppTracing
     from switchgear.app.transport import AppTransport
     from switchgear.client.gearman.submit_request import SubmitRequest
@@ -280,8 +280,8 @@ class App:
         `on_success` runs when all jobs have succeeded, `on_error` is given the first `Failure` when all have ended, and
         `finally_` runs in any case.
         """
-        from switchgear.app.graph import Callbacks
         from switchgear.app.graph_context import Graph
+        from switchgear.app.signatures import Callbacks
 
         return Graph(self, Callbacks(on_success, on_error, finally_))
 
@@ -298,13 +298,13 @@ class App:
         It may come before the job waits for it. The value is anything that JSON can express. Raises JobUnknown, or
         ServerRefused if the job has ended.
         """
-        from switchgear.app.job_events import make_requests, signal_job
+        from switchgear.app.durable_tasks import make_requests, signal_job
 
         return make_requests(self.transport, signal_job(self, _handle_of(job), name, value))
 
     async def signal_async(self, job: Job[Any] | str, name: str, value: Any = None) -> bool:
         """`signal` with asyncio."""
-        from switchgear.app.job_events import make_requests_async, signal_job
+        from switchgear.app.durable_tasks import make_requests_async, signal_job
 
         return await make_requests_async(self.transport, signal_job(self, _handle_of(job), name, value))
 

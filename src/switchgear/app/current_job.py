@@ -13,8 +13,8 @@ from switchgear.errors import JobCancelled, ResultError, SwitchgearError
 
 if TYPE_CHECKING:
     from switchgear.app.app import App
-    from switchgear.app.graph import GraphStep
-    from switchgear.app.job_events import Approval, JobEvents
+    from switchgear.app.durable_tasks import Approval, JobEvents
+    from switchgear.app.signatures import GraphStep
     from switchgear.app.task_options import Seconds
 
 __all__ = ["CurrentJob", "JobSuspended", "NotInAJob", "Retry", "current_job", "running"]
@@ -177,7 +177,7 @@ class CurrentJob:
 
     def wait_for_approval(self, name: str = "approval", timeout: Seconds | None = None) -> Approval:
         """Wait until a person has approved or rejected the job (`app.approve`, `app.reject`); raises TimeoutError."""
-        from switchgear.app.job_events import Approval
+        from switchgear.app.durable_tasks import Approval
 
         return self.wait_for(name, timeout, kind=Approval)
 
@@ -187,7 +187,7 @@ class CurrentJob:
         timeout: Seconds | None = None,  # noqa: ASYNC109 - like `wait_for`
     ) -> Approval:
         """`wait_for_approval` with asyncio."""
-        from switchgear.app.job_events import Approval
+        from switchgear.app.durable_tasks import Approval
 
         return await self.wait_for_async(name, timeout, kind=Approval)
 
@@ -198,7 +198,7 @@ class CurrentJob:
         JSON, and is remembered for 30 days. If the worker is lost in the middle of the function, the function is called
         again.
         """
-        from switchgear.app.job_events import STEP
+        from switchgear.app.durable_tasks import STEP
 
         self._check_step(name)
         event, known = self._events.run(self._events.recall(STEP, name))
@@ -214,7 +214,7 @@ class CurrentJob:
         self, name: str, function: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
     ) -> T:
         """`step` for a coroutine function."""
-        from switchgear.app.job_events import STEP
+        from switchgear.app.durable_tasks import STEP
 
         self._check_step(name)
         event, known = await self._events.run_async(self._events.recall(STEP, name))
@@ -253,7 +253,7 @@ class CurrentJob:
     def _events(self) -> JobEvents:
         events = self._job_events
         if events is None:
-            from switchgear.app.job_events import JobEvents
+            from switchgear.app.durable_tasks import JobEvents
 
             if self._app is None:
                 raise NotInAJob(f"{self!r} is not run by a worker of an app")

@@ -6,11 +6,11 @@ from collections.abc import Coroutine
 from contextvars import Token
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
 
-from switchgear.app.graph import NO_CALLBACKS, Callbacks, GraphStep, Link, StepsBefore
 from switchgear.app.graph_plan import GraphPlan, PlannedJob
 from switchgear.app.job import Job
 from switchgear.app.job_group import JobGroup
 from switchgear.app.open_graph import OPEN_GRAPH
+from switchgear.app.signatures import NO_CALLBACKS, Callbacks, GraphStep, Link, StepsBefore
 
 if TYPE_CHECKING:
     from switchgear.app.app import App

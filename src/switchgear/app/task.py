@@ -23,10 +23,10 @@ from switchgear.client.gearman.submit_request import SubmitRequest
 
 if TYPE_CHECKING:
     from switchgear.app.app import App
-    from switchgear.app.graph import Group, Signature
     from switchgear.app.job import Job
     from switchgear.app.job_group import JobGroup
     from switchgear.app.row_types import TakesOne, TakesThree, TakesTwo
+    from switchgear.app.signatures import Group, Signature
 
 __all__ = ["AsyncTask", "Task", "new_task"]
 
@@ -382,7 +382,7 @@ class Task(Generic[P, R]):
         For tasks that take less time than handing out a job: `count.chunks(zip(texts), 100).submit()`.
         """
         from switchgear.app.chunks import chunk_task
-        from switchgear.app.graph import Group, Signature
+        from switchgear.app.signatures import Group, Signature
 
         if type(size) is not int or size < 1:
             raise ValueError(f"size is a whole number from 1 up, not {size!r}")
@@ -402,7 +402,7 @@ class Task(Generic[P, R]):
 
         In a chain, the result of the step before it is its first argument, and those that are given here follow.
         """
-        from switchgear.app.graph import Signature
+        from switchgear.app.signatures import Signature
 
         return Signature(self, args, kwargs)
 
@@ -410,7 +410,7 @@ class Task(Generic[P, R]):
 
     def immutable_signature(self, *args: P.args, **kwargs: P.kwargs) -> Signature[R]:
         """A signature that is not given the result of the step before it in a chain."""
-        from switchgear.app.graph import Signature
+        from switchgear.app.signatures import Signature
 
         return Signature(self, args, kwargs, is_immutable=True)
 

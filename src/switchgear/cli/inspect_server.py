@@ -230,6 +230,12 @@ def _losses(job: Mapping[str, Any]) -> str:
     return f"{job['losses']}/{job['crash_limit']}" if job["crash_limit"] else str(job["losses"])
 
 
+def _predecessors(job: Mapping[str, Any]) -> str:
+    """The jobs that it waits for or waited for. Of very many the server names only some."""
+    others = job.get("predecessor_count", 0) - len(job["predecessors"])
+    return " ".join([*job["predecessors"], f"and {others:,} others"] if others > 0 else job["predecessors"])
+
+
 def _progress(job: Mapping[str, Any]) -> str:
     return f"{job['numerator']}/{job['denominator']}" if job["denominator"] else ""
 
@@ -311,7 +317,7 @@ def _job_fields(job: Mapping[str, Any]) -> list[list[str]]:
         "expires": moment(job["expires_at"]),
         "finished": moment(job["finished_at"]),
         "run timeout": short_duration(job["timeout"]),
-        "after": " ".join(job["predecessors"]),
+        "after": _predecessors(job),
         "on failure": " ".join(job["on_failure"]) if any(word != "wait" for word in job["on_failure"]) else "",
         "schedule": text_of(job["schedule"]),
         "delivery": job["delivery"].replace("_", " "),

@@ -7,7 +7,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from io import TextIOWrapper
 from types import FrameType
@@ -94,6 +94,8 @@ def _work_for_apps(
     watch = SourceWatch(os.getcwd()) if options["reload"] else None  # before anything else takes time
     reporter.shows_tracebacks = not all(app.logs_failures for app in apps.values())
     chosen = _chosen_tasks(apps, options["only"])
+    if len(apps) > 1:
+        _check_names(apps, chosen, options["queues"].keys(), servers)
     workers = [
         (app, worker)
         for target, app in apps.items()
@@ -116,6 +118,30 @@ def _chosen_tasks(apps: Mapping[str, App], functions: str | None) -> dict[str, f
     if unknown or not names:
         raise ConfigError(f"none of the apps has a task {', '.join(sorted(unknown))}")
     return {target: names & app.tasks.keys() for target, app in apps.items() if names & app.tasks.keys()}
+
+
+def _check_names(
+    apps: Mapping[str, App],
+    chosen: Mapping[str, frozenset[str] | None],
+    queues: Set[str],
+    servers: Sequence[str] | None,
+) -> None:
+    """Raise ConfigError if two apps run tasks of the same name for one server: it does not tell the two apart, and
+    would give the jobs of one app to the other."""
+    targets: dict[tuple[str, str], str] = {}
+    for target, names in chosen.items():
+        app = apps[target]
+        places = [str(location.directory or location.url) for location in app.locations] if servers is None else [""]
+        for name, task in app.tasks.items():
+            if (names is not None and name not in names) or (queues and task.settings.queue not in queues):
+                continue
+            for place in places:
+                other = targets.setdefault((place, name), target)
+                if other != target:
+                    raise ConfigError(
+                        f"{other} and {target} both have a task {name}, and work for the same server, which does not "
+                        f"tell the two apart: give one another name (@app.task(name=...)), or another server"
+                    )
 
 
 def _workers(

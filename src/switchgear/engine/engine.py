@@ -21,13 +21,13 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from switchgear.engine.adopted_runs import AdoptedRuns
 from switchgear.engine.engine_parts import EngineParts
 from switchgear.engine.explain import ExplainParts, Reason, explain
-from switchgear.engine.flows import Flows
 from switchgear.engine.foreign_predecessors import ForeignPredecessors
 from switchgear.engine.graph_submission import NONE_RESERVED, GraphSubmission, refuse_if_full
 from switchgear.engine.handover import HandedOver
 from switchgear.engine.job_template import JobTemplate
 from switchgear.engine.one_job_workers import OneJobRules, OneJobWorkers
 from switchgear.engine.placement import Placement
+from switchgear.engine.protocol_flows import Flows
 from switchgear.engine.restore import Restoring
 from switchgear.engine.state import ALL_IDS, EngineSettings, Observer
 from switchgear.engine.submissions import QUEUE_IS_FULL

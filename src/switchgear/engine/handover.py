@@ -2,9 +2,10 @@
 
 Nothing ends: the jobs leave the tables as they are, and the store has them for the next owner, who restores them. What
 the store does not have is given to the owner of this engine (`HandedOver`): which peers had subscribed, which workers
-had registered, which jobs were running where, and foreground jobs, which are not stored.  There may be millions of
-jobs, so this is done in steps. From the first step on no job of the functions is started; the owner must submit none of
-them, nor restore them, until all steps are done and the last changes are stored.
+had registered, which jobs were running where, and foreground jobs, which are not stored.
+
+There may be millions of jobs, so this is done in steps. From the first step on no job of the functions is started; the
+owner must submit none of them, nor restore them, until all steps are done and the last changes are stored.
 """
 
 from __future__ import annotations

@@ -8,9 +8,9 @@ from typing import Final, NoReturn
 
 from mypy_extensions import mypyc_attr
 
-from switchgear.engine.flows import UNKNOWN_SOURCE, Flows
 from switchgear.engine.lifecycle import next_state
 from switchgear.engine.placement import Placement
+from switchgear.engine.protocol_flows import UNKNOWN_SOURCE, Flows
 from switchgear.errors import Refused
 from switchgear.memory import MemoryAccount
 from switchgear.model import SECOND_US, Cause, Function, Job, JobState, JobTable, Peer, Schedule, Worker

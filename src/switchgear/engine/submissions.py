@@ -7,10 +7,10 @@ from typing import Final
 from switchgear.engine.deadlines import DeadlineKind, Deadlines
 from switchgear.engine.dependencies import ERROR, Dependencies, check_edges, has_policies, without_repetitions
 from switchgear.engine.dispatcher import Dispatcher
-from switchgear.engine.flows import SCHEDULE_SOURCE
 from switchgear.engine.functions import FunctionRegistry
 from switchgear.engine.packed_queues import PackedQueues
 from switchgear.engine.placement import is_foreign
+from switchgear.engine.protocol_flows import SCHEDULE_SOURCE
 from switchgear.engine.ready_queues import ReadyQueues
 from switchgear.engine.requirements import Requirements
 from switchgear.engine.state import EngineState

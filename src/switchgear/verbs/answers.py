@@ -342,8 +342,9 @@ class JobSummary(TypedDict):
     time_left: int | None
     result_code: int
     error: PlainBytes | None
-    predecessors: list[str]
-    on_failure: list[str]
+    predecessors: list[str]  # at most 1,000 of them, and 100 in a list of jobs
+    predecessor_count: int
+    on_failure: list[str]  # for each of those named
     origin: str
     key: PlainBytes
     label: PlainBytes

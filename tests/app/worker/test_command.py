@@ -11,9 +11,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from switchgear.app.worker.executor_choice import DEFAULT_ASYNC_SLOTS, DEFAULT_SLOTS
 from switchgear.app.worker.process_autoscaler import AutoscaleLimits
+from switchgear.cli.main import main
 from switchgear.cli.worker_pools import slots_of_pool
 from switchgear.errors import JobFailed
 from tests.app.worker.harness import TARGET
@@ -147,6 +149,55 @@ def test_an_error_in_the_users_module_comes_with_its_traceback(tmp_path: Path, m
     assert "of_a_user cannot be imported" in result.output
     assert "line 2, in f" in result.output
     assert "ZeroDivisionError" in result.output
+
+
+@pytest.fixture
+def twins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Modules of two apps that have a task of the same name."""
+    app = "from switchgear import App\napp = App({url!r}, run_here=False)\n"
+    task = "@app.task(name='mail.send', queue={queue!r})\ndef send() -> None: ...\n"
+    for name, url, queue in (
+        ("twin_of_shop", "embedded:queue", "shop"),
+        ("twin_of_blog", "embedded:./queue", "blog"),
+        ("twin_elsewhere", "embedded:another", "shop"),
+    ):
+        (tmp_path / f"{name}.py").write_text(app.format(url=url) + task.format(queue=queue))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+@pytest.mark.usefixtures("twins")
+@pytest.mark.parametrize(
+    ("second", "options"),
+    [
+        ("twin_of_blog:app", []),
+        ("twin_of_blog:app", ["--functions", "mail.send"]),
+        ("twin_of_blog:app", ["--queues", "shop,blog=2"]),
+        ("twin_elsewhere:app", ["--server", NOWHERE]),
+    ],
+)
+def test_two_apps_with_a_task_of_the_same_name_at_one_server(second: str, options: list[str]) -> None:
+    """The server would give the jobs of either to any of the two functions."""
+    result = CliRunner().invoke(main, ["worker", "twin_of_shop:app", second, "--burst", *options])
+    assert result.exit_code == 2
+    assert f"twin_of_shop:app and {second} both have a task mail.send, and work for the same server" in result.output
+
+
+@pytest.mark.usefixtures("twins")
+@pytest.mark.parametrize(
+    ("second", "options"), [("twin_elsewhere:app", []), ("twin_of_blog:app", ["--queues", "shop"])]
+)
+def test_apps_may_share_the_name_of_a_task_that_only_one_of_them_runs_at_a_server(
+    second: str, options: list[str]
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "switchgear", "worker", "twin_of_shop:app", second, "--burst", *options],
+        capture_output=True,
+        text=True,
+        timeout=3 * DEADLINE_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_help_tells_both_forms() -> None:

@@ -180,7 +180,7 @@ class WorkerConnection(asyncio.Protocol, Generic[J]):
             transport.close()
             if not isinstance(self.address, HttpServerAddress):
                 transport = None
-        # Over HTTP, jobs outlive connections: what ends here is the conversation, and the server has been told.
+        # Over HTTP, jobs outlive connections: only the stream ends here, and the server has been told.
         self.can_resume = self.protocol.extended and not isinstance(self.address, HttpServerAddress)
         self.protocol = WorkerProtocol(self._introduction)  # reports from now on are not sent
         if transport is not None:

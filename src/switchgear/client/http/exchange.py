@@ -31,7 +31,7 @@ class HttpExchange:
         delay_seconds: float = 0.0,
     ) -> None:
         """`is_repeatable`: sending it twice does no harm.  `on_failed`: nobody has answered; without it, the whole
-        conversation is over then.  `wait_seconds` is how long the server may wait before it answers, and
+        stream ends then.  `wait_seconds` is how long the server may wait before it answers, and
         `delay_seconds` how long the request itself waits before it is sent."""
         self.method = method
         self.target = target

@@ -45,7 +45,7 @@ class FollowedHandle:
 
 
 class FollowedJobs:
-    """Waits for jobs of one conversation."""
+    """Waits for jobs of one core."""
 
     def __init__(self, server: str, answers: AnswerQueue, exchanges: list[HttpExchange]) -> None:
         self.is_extended = False  # the core knows our packets

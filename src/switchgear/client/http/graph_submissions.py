@@ -34,7 +34,7 @@ _NOT_UTF8: Final = "over HTTP, the names of functions are UTF-8"
 
 
 class HttpGraphs:
-    """The graphs of one conversation."""
+    """The graphs of one core."""
 
     def __init__(self, server: str, answers: AnswerQueue, exchanges: list[HttpExchange]) -> None:
         self._server = server

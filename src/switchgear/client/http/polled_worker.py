@@ -53,7 +53,7 @@ class HeldJob:
 
 
 class PolledWorker:
-    """The Gearman worker of one conversation, as a registered HTTP worker that polls for jobs."""
+    """The Gearman worker of one core, as a registered HTTP worker that polls for jobs."""
 
     def __init__(self, server: str, answers: AnswerQueue, exchanges: list[HttpExchange]) -> None:
         self.wants_traces = False
@@ -410,7 +410,7 @@ class PolledWorker:
                 self._answers.answer(slot, packet)
 
     def farewell(self) -> list[HttpExchange]:
-        """What is to be sent when the conversation is over: the server gives jobs of the worker to others."""
+        """What is to be sent when the stream ends: the server gives jobs of the worker to others."""
         if not self._id:
             return []
         target, self._id, self._takes = f"/v1/workers/{self._id}", "", False

@@ -1,4 +1,4 @@
-"""`HttpStream`: carries a conversation of a Gearman core to an HTTP server, and looks to the core like a connection.
+"""`HttpStream`: connects a Gearman core to an HTTP server; the core uses it like a TCP transport.
 
 Requests are made side by side, each on a connection of its own.  One that does no harm if it is made twice is repeated
 if nobody answers: for some seconds, or as long as jobs go on that will have to be reported.  When a request fails for
@@ -16,8 +16,8 @@ from switchgear.backoff import ReconnectBackoff, RetryPauses
 from switchgear.client.address import HttpServerAddress
 from switchgear.client.http.answers import HttpAnswer
 from switchgear.client.http.connection_pool import HttpConnectionPool, NoAnswer
-from switchgear.client.http.conversation import HttpConversation
 from switchgear.client.http.exchange import HttpExchange, request_start
+from switchgear.client.http.packet_translator import PacketTranslator
 from switchgear.client.sockets import CONNECT_SECONDS
 from switchgear.errors import PeerError, ServerUnreachable
 
@@ -41,7 +41,7 @@ class HttpStream(asyncio.Transport):
         self._protocol = protocol
         self._address = address
         self._start = request_start(address.path, address.host_header, address.token)
-        self._conversation = HttpConversation(str(address))
+        self._translator = PacketTranslator(str(address))
         self._pool = HttpConnectionPool(address, CONNECT_SECONDS)
         self._free = asyncio.Semaphore(MOST_REQUESTS)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -91,7 +91,7 @@ class HttpStream(asyncio.Transport):
         if self._is_closing:
             return
         try:
-            self._conversation.receive(bytes(data))
+            self._translator.receive(bytes(data))
         except PeerError as error:
             self._lose(str(error))
             return
@@ -120,15 +120,15 @@ class HttpStream(asyncio.Transport):
     # --- requests ---
 
     def _go_on(self) -> None:
-        """Make the requests of the conversation, and pass on what it has for the core."""
-        for exchange in self._conversation.take_exchanges():
+        """Make the requests of the translator, and pass its packets to the core."""
+        for exchange in self._translator.take_exchanges():
             if self._is_closing and not exchange.attempt:
                 continue
             task = self._loop.create_task(self._run(exchange))
             tasks = self._reports if exchange.attempt else self._tasks
             tasks.add(task)
             task.add_done_callback(tasks.discard)
-        data = self._conversation.take_output()
+        data = self._translator.take_output()
         if data:
             self._loop.call_soon(self._pass_on, data)
 
@@ -146,13 +146,13 @@ class HttpStream(asyncio.Transport):
                 async with self._free:
                     answer = await self._answered(exchange)
         except NoAnswer as problem:
-            if not self._conversation.on_failed(exchange):
+            if not self._translator.on_failed(exchange):
                 self._lose(_without_prefix(problem))
             self._go_on()
             return
         self._note_reachable()
         try:
-            self._conversation.on_answer(exchange, answer)
+            self._translator.on_answer(exchange, answer)
         except PeerError as error:
             self._lose(str(error))
             return
@@ -174,7 +174,7 @@ class HttpStream(asyncio.Transport):
                 problem = failed
             if problem.was_sent and not exchange.is_repeatable:
                 raise problem
-            has_jobs = self._conversation.worker.has_jobs
+            has_jobs = self._translator.worker.has_jobs
             if not has_jobs and not problem.is_stale and self._loop.time() >= give_up_at:
                 raise problem
             if has_jobs:
@@ -207,7 +207,7 @@ class HttpStream(asyncio.Transport):
         for task in (*self._tasks, *(self._reports if is_abrupt else ())):
             if task is not asyncio.current_task():
                 task.cancel()
-        exchanges = self._conversation.worker.farewell()
+        exchanges = self._translator.worker.farewell()
         if not is_abrupt:
             self._go_on()
         if (exchanges or self._reports) and not self._loop.is_closed():

@@ -58,7 +58,7 @@ class QueuedSubmission:
 
 
 class HttpSubmissions:
-    """Submits the jobs of one conversation."""
+    """Submits the jobs of one core."""
 
     def __init__(
         self, server: str, answers: AnswerQueue, exchanges: list[HttpExchange], follow: Callable[[str, bool], None]

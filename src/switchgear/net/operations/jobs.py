@@ -55,6 +55,7 @@ from switchgear.verbs.answers import (
     StatesAnswer,
     WaitForAnswer,
 )
+from switchgear.verbs.permitted_values import EDGE_POLICY_NAMES
 
 __all__ = ["JobOperations"]
 
@@ -67,6 +68,9 @@ EDGES_PER_STEP: Final = 250
 # meanwhile.
 MOST_HANDLES = 50_000
 RETRIED_PER_STEP: Final = 5
+# So many predecessors of a job are named where it is shown, and where it is one of very many. A job may have a million.
+MOST_PREDECESSORS: Final = 1_000
+MOST_PREDECESSORS_LISTED: Final = 100
 STATE_NAMES: Final = {state: state.name.lower() for state in JobState}
 UNFINISHED_STATES: Final = frozenset(JobState) - FINAL_STATES
 
@@ -100,7 +104,7 @@ class JobOperations:
         if len(listed) > query.limit:
             listed = listed[: query.limit]
             complete_from = listed[-1].id
-        summaries = yield from in_steps(self._summary, listed)
+        summaries = yield from in_steps(self._listed, listed)
         page: JobsPage = {"jobs": summaries, "next_before_id": complete_from or None}
         return page
 
@@ -178,8 +182,13 @@ class JobOperations:
         found = yield from self._hub.search(JobQuery(from_id=job_id, before_id=job_id + 1, limit=1))
         return found[0] if found and found[0].state in FINAL_STATES else None
 
-    def _summary(self, job: Job) -> JobSummary:
+    def _listed(self, job: Job) -> JobSummary:
+        return self._summary(job, MOST_PREDECESSORS_LISTED)
+
+    def _summary(self, job: Job, most_predecessors: int = MOST_PREDECESSORS) -> JobSummary:
         error = error_told(job, self._context.handle)
+        predecessors = job.predecessors[:most_predecessors]
+        policies = job.edges[:most_predecessors] or bytes(len(predecessors))
         return {
             "handle": self._context.handle(job.id),
             "id": job.id,
@@ -202,8 +211,9 @@ class JobOperations:
             "time_left": job.time_left_s if job.time_left_s >= 0 else None,
             "result_code": job.result_code,
             "error": None if error is None else plain(error),
-            "predecessors": [self._context.handle(predecessor) for predecessor in job.predecessors],
-            "on_failure": [EdgePolicy(policy).name.lower() for policy in job.edges or bytes(len(job.predecessors))],
+            "predecessors": [self._context.handle(predecessor) for predecessor in predecessors],
+            "predecessor_count": len(job.predecessors),
+            "on_failure": [EDGE_POLICY_NAMES[policy] for policy in policies],
             "origin": job.origin,
             "key": plain(job.key),
             "label": plain(job.label),

@@ -6,7 +6,7 @@ never stored; it requires what the job requires. What the worker reports about t
 number of the start. A copy that no worker has begun within `WAIT_SECONDS` is given back: its worker has taken another
 job, and a worker of another node may be idle.
 
-If the owner is lost, the runs go on (`begun_runs`), and are claimed at the next owner.
+If the owner is lost, the runs go on (`runs_without_owner`), and are claimed at the next owner.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from switchgear.engine.placement import BORROWED, is_foreign
 from switchgear.errors import Refused
 from switchgear.model import CANCELLED, DONE, QUEUED_STATES, Delivery, Function, Job, Peer, Worker
 from switchgear.net.hub import Hub
-from switchgear.net.owners.begun_runs import Borrowed, RunsWithoutOwner
 from switchgear.net.owners.messages import (
     OPTIONS,
     AboutRuns,
@@ -42,6 +41,7 @@ from switchgear.net.owners.messages import (
 )
 from switchgear.net.owners.node_claims import RUN_OPTIONS
 from switchgear.net.owners.relay import Relay, RelayLink
+from switchgear.net.owners.runs_without_owner import Borrowed, RunsWithoutOwner
 from switchgear.net.owners.worker_kinds import PLAIN, kinds_of
 
 __all__ = ["Borrowing"]

@@ -21,11 +21,11 @@ from switchgear.net.operations.dispatcher import COLLECTING, Operations
 from switchgear.net.operations.overview import alarm
 from switchgear.net.operations.verb_slots import VerbSlots
 from switchgear.net.operations.verb_steps import Steps
-from switchgear.net.owners.asking import CHANGE_SECONDS, LIST_SECONDS, Asking, NodeSilent, value_of
+from switchgear.net.owners.answer_merging import MERGES, NodePart
 from switchgear.net.owners.cluster_context import ClusterContext
 from switchgear.net.owners.cluster_cycles import ClusterCycles
-from switchgear.net.owners.live_parts import LIVE_VERBS, MERGE_ROWS
-from switchgear.net.owners.merging import MERGES, NodePart
+from switchgear.net.owners.live_row_merging import LIVE_VERBS, MERGE_ROWS
+from switchgear.net.owners.node_requests import CHANGE_SECONDS, LIST_SECONDS, NodeRequests, NodeSilent, value_of
 from switchgear.net.owners.verb_parts import GIVE_SCHEDULE, ROOM_FOR, SPAWN_FOREIGN, TEXT_VERBS, VerbParts
 from switchgear.protocols.handles import number_in_handle
 from switchgear.protocols.pending_read import Reading, Step, awaited
@@ -58,7 +58,7 @@ class ClusterOperations(Operations):
         # Not those of requests to this node: nodes that ask each other would wait for each other's slots.
         self._part_slots = VerbSlots(COLLECTING)
         self._parts = VerbParts(self, context, lambda: member.relay)
-        self._asking = Asking(member, self._parts)
+        self._requests = NodeRequests(member, self._parts)
         self._cycles = ClusterCycles(hub, lambda: member.job_heads)
 
     def part_in_steps(self, verb: str, given: dict[str, Any], answers: list[Any]) -> Iterator[Step]:
@@ -68,7 +68,7 @@ class ClusterOperations(Operations):
     def in_steps(self, verb: str, arguments: dict[str, Any], answers: list[Any]) -> Iterator[Step]:
         if verb in TEXT_VERBS:  # the text protocol has checked permissions, and writes the audit log
             answers.append(
-                (yield from self._asking.at_owner(VERBS[verb], arguments, bytes_of(arguments["function"], verb)))
+                (yield from self._requests.at_owner(VERBS[verb], arguments, bytes_of(arguments["function"], verb)))
             )
         else:
             yield from super().in_steps(verb, arguments, answers)
@@ -80,7 +80,7 @@ class ClusterOperations(Operations):
         if reach is Reach.HERE:
             return (yield from self.answered_here(row, values))
         if reach is Reach.FUNCTION:
-            return (yield from self._asking.at_owner(row, given, values["function"].encode()))
+            return (yield from self._requests.at_owner(row, given, values["function"].encode()))
         if reach is Reach.SCHEDULE:
             return (yield from self._at_schedule(row, given, values))
         if row.name in ("wait_for", "spawn"):
@@ -90,7 +90,7 @@ class ClusterOperations(Operations):
         if reach is Reach.JOB or (reach is Reach.JOBS and values["handle"] is not None):
             return (yield from self._at_job(row, given, values["handle"], missing))
         if reach is Reach.JOBS and values["function"] is not None:
-            return (yield from self._asking.at_owner(row, given, values["function"].encode()))
+            return (yield from self._requests.at_owner(row, given, values["function"].encode()))
         if row.name == "cancel":
             return (yield from self._cancel(row, given, values, missing))
         if row.name == "bulk":
@@ -108,7 +108,7 @@ class ClusterOperations(Operations):
         return answer
 
     def watch_in_steps(self, topic: str, rows: list[Any]) -> Iterator[Step]:
-        parts = yield from self._asking.everywhere(LIVE_VERBS[topic], {}, [])
+        parts = yield from self._requests.everywhere(LIVE_VERBS[topic], {}, [])
         rows.append(MERGE_ROWS[topic](parts))
 
     def live_job(self, job: Job) -> Reading[Job]:
@@ -117,7 +117,7 @@ class ClusterOperations(Operations):
             return job
         asked = {"handle": self.context.handle(job.id), "contents": False}
         try:
-            row = yield from self._asking.at_owner(VERBS["job"], asked, job.function.name)
+            row = yield from self._requests.at_owner(VERBS["job"], asked, job.function.name)
         except LookupError:
             row = None
         if row is None or row["finished_at"] is not None:
@@ -136,14 +136,14 @@ class ClusterOperations(Operations):
         if row.name != "schedule":
             if function is None:
                 raise LookupError(f"there is no schedule {name!r}")
-            return (yield from self._asking.at_owner(row, given, function))
+            return (yield from self._requests.at_owner(row, given, function))
         wanted = values["function"].encode()
         if function is not None and function != wanted and not self._have_same_owner(function, wanted):
             self.schedules.wanted(**values)  # raises an error before anything is changed
-            yield from self._asking.at_owner(GIVING, given, function)
+            yield from self._requests.at_owner(GIVING, given, function)
             # If that was this node, it must be stored before the other one looks for it.
             yield from awaited(self._hub.reads.start(self._member.store_batch(self._hub.engine.batch)))
-        return (yield from self._asking.at_owner(row, given, wanted))
+        return (yield from self._requests.at_owner(row, given, wanted))
 
     def _have_same_owner(self, one: bytes, other: bytes) -> bool:
         first, second = self._member.owner_of(one), self._member.owner_of(other)
@@ -159,7 +159,7 @@ class ClusterOperations(Operations):
             return parts[0].value
         if job.state in FINAL_STATES and not row.changes and not self._hub.engine.has_job(job_id):
             return (yield from self._parts.carry_out_here(row.name, given))
-        return (yield from self._asking.at_owner(row, given, job.function.name))
+        return (yield from self._requests.at_owner(row, given, job.function.name))
 
     def _everywhere(
         self,
@@ -169,7 +169,7 @@ class ClusterOperations(Operations):
         by_node: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> Steps:
         seconds = CHANGE_SECONDS if row.changes else LIST_SECONDS
-        return (yield from self._asking.everywhere(row.name, given, missing, by_node, seconds=seconds))
+        return (yield from self._requests.everywhere(row.name, given, missing, by_node, seconds=seconds))
 
     def _states(self, parts: Sequence[NodePart], values: dict[str, Any]) -> Steps:
         """The state of each job as its owner says. Jobs that no node has at this moment are in the state that the store
@@ -204,7 +204,7 @@ class ClusterOperations(Operations):
                 return MERGES[row.name]([part], values)
             for node in self._member.other_nodes():
                 if node.name == name:
-                    part = NodePart(name, (yield from self._asking.at_node(node, row, asked)))
+                    part = NodePart(name, (yield from self._requests.at_node(node, row, asked)))
                     return MERGES[row.name]([part], values)
         parts = yield from self._everywhere(row, {**given, "number": number}, missing)
         return MERGES[row.name](parts, values)
@@ -274,7 +274,7 @@ class ClusterOperations(Operations):
         return answer
 
     def _spawn_at(self, node: OtherNode, asked: dict[str, Any]) -> Steps:
-        reply = yield from awaited(self._asking.ask(node, SPAWN_FOREIGN, asked, CHANGE_SECONDS))
+        reply = yield from awaited(self._requests.ask(node, SPAWN_FOREIGN, asked, CHANGE_SECONDS))
         try:
             return value_of(reply)
         except NodeSilent:
@@ -295,7 +295,7 @@ class ClusterOperations(Operations):
             owner = self._member.owner_of(name)
             if owner is not None:
                 by_node.setdefault(owner, []).append([plain(name), priority, count])
-        reads = [self._asking.ask(node, ROOM_FOR, {"wanted": each}, ROOM_SECONDS) for node, each in by_node.items()]
+        reads = [self._requests.ask(node, ROOM_FOR, {"wanted": each}, ROOM_SECONDS) for node, each in by_node.items()]
         refused: Refused | None = None
         for read in reads:
             reply = yield from awaited(read)
@@ -325,7 +325,7 @@ class ClusterOperations(Operations):
             if not left:
                 is_left_out = True
                 continue
-            reply = yield from awaited(self._asking.ask(node, row.name, {**given, "limit": left}, CHANGE_SECONDS))
+            reply = yield from awaited(self._requests.ask(node, row.name, {**given, "limit": left}, CHANGE_SECONDS))
             try:
                 part = value_of(reply)
             except (NodeSilent, Refused, ValueError, LookupError):
@@ -335,7 +335,7 @@ class ClusterOperations(Operations):
             parts.append(NodePart(node.name, part))
             left -= min(left, part["count"])
         if not is_left_out:
-            self._asking.note(covered, unreachable, missing)
+            self._requests.note(covered, unreachable, missing)
         answer = MERGES[row.name](parts, values)
         answer["more"] = answer["more"] or is_left_out
         return answer

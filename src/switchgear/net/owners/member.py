@@ -24,18 +24,18 @@ from switchgear.model import Cause, Function
 from switchgear.net.cluster import EVERY_HOST, GONE_LEASES
 from switchgear.net.connections.tcp_listener import TcpListener
 from switchgear.net.hub import Hub
-from switchgear.net.owners.adopting import CLAIMABLE_US, Adopting
 from switchgear.net.owners.borrowing import Borrowing
 from switchgear.net.owners.channels import ClusterChannels
+from switchgear.net.owners.cross_node_graphs import CrossNodeGraphs
 from switchgear.net.owners.foreign_edges import ForeignEdges, JobHeads
 from switchgear.net.owners.function_gateway import FunctionGateway
+from switchgear.net.owners.function_places import follow_places, placed_in
 from switchgear.net.owners.link import LinkListener, NodeLink
 from switchgear.net.owners.link_handshake import Opening
 from switchgear.net.owners.link_session import LinkSession, RunVerb
 from switchgear.net.owners.link_tls import TLS_SCHEME, LinkTls
-from switchgear.net.owners.placing import follow_places, placed_in
 from switchgear.net.owners.relay import AskRoom, Relay, RelayLink
-from switchgear.net.owners.stored_for_owners import StoredForOwners
+from switchgear.net.owners.run_adoption import CLAIMABLE_US, RunAdoption
 from switchgear.partitions import FREE, NodeWatch, partition_of
 from switchgear.postgresql import is_postgresql
 from switchgear.storage.base import Snapshot
@@ -117,7 +117,7 @@ class OwnersMember:
         self._hub: Hub
         self.relay: Relay
         self._borrowing: Borrowing
-        self._adopting: Adopting
+        self._adoption: RunAdoption
         self._listener: LinkListener
 
     async def join(self, prefix: str) -> str:
@@ -134,8 +134,8 @@ class OwnersMember:
         self.relay = relay = Relay(engine, self.channels)
         relay.look_soon = self._is_look_due.set
         relay.room_at_owners = self.ask_room
-        relay.stored_for_owners = StoredForOwners(hub, self._store, relay, relay.look_soon)
-        self._store.for_owners = relay.stored_for_owners.waiting
+        relay.cross_node_graphs = CrossNodeGraphs(hub, self._store, relay, relay.look_soon)
+        self._store.for_owners = relay.cross_node_graphs.waiting
         relay.edges = ForeignEdges(hub, self._store, relay, self.other_nodes)
         self.channels.is_ours = relay.is_ours
         engine.placement = relay
@@ -147,7 +147,7 @@ class OwnersMember:
         hub.commits.output.owners = relay
         relay.on_answered = lambda: hub.soon(self._owners_answered)
         self._borrowing = relay.borrowing = Borrowing(hub, relay)
-        self._adopting = Adopting(hub, relay, self._store)
+        self._adoption = RunAdoption(hub, relay, self._store)
         self._secret = await self._store.shared_secret()
         self._listener = LinkListener(hub, relay, self.run_verb, self._node_id, self._secret, self.tls)
         host = self._host()
@@ -236,7 +236,7 @@ class OwnersMember:
             view = await self._read_view()
         await self._restore_owned()
         if not self._is_leaving:
-            await self.relay.stored_for_owners.take(view.inbox)
+            await self.relay.cross_node_graphs.take(view.inbox)
         if plan.hand_over and not self._is_leaving:
             await self._hand_over(plan.hand_over)
         if plan.evict or plan.claim or plan.hand_over:
@@ -359,11 +359,11 @@ class OwnersMember:
             own_runs = self._borrowing.take_out()
             try:
                 await hub.adopt(snapshot, CLAIMABLE_US)
-                await self._adopting.own_runs(own_runs)
+                await self._adoption.own_runs(own_runs)
             except StorageError as error:  # some jobs are restored; a new process begins with none
                 raise Fenced(f"the jobs of claimed partitions could not be restored: {error}") from error
             others = [session.claims for session in self._listener.sessions() if session.node_name != self.name]
-            await self._adopting.collect_claims(others, partitions, is_taken)
+            await self._adoption.collect_claims(others, partitions, is_taken)
             hub.begin_turn()
         finally:
             self._borrowing.end_restoring()
@@ -489,7 +489,7 @@ class OwnersMember:
         self._borrowing.close()
         self._gateway.close()
         self.relay.edges.close()
-        self.relay.stored_for_owners.close()
+        self.relay.cross_node_graphs.close()
         for task in self._connecting.values():
             task.cancel()
         self._listener.close()

@@ -24,6 +24,7 @@ from switchgear.engine.submit_options import SubmitOptions
 from switchgear.errors import Refused
 from switchgear.model import FINAL_STATES, Cause, Function, Job, JobState, Peer, Worker
 from switchgear.net.owners.channels import ClusterChannels
+from switchgear.net.owners.cross_node_graphs import CrossNodeGraphs
 from switchgear.net.owners.foreign_edges import ForeignEdges
 from switchgear.net.owners.messages import (
     Accepted,
@@ -41,7 +42,6 @@ from switchgear.net.owners.messages import (
     option_values,
     options_of,
 )
-from switchgear.net.owners.stored_for_owners import StoredForOwners
 from switchgear.partitions import partition_of
 from switchgear.refusals import REFUSED_FULL, REFUSED_STORAGE
 
@@ -113,7 +113,7 @@ class Relay(Placement):
         self.edges: ForeignEdges  # the member sets it, and the next two
         self.borrowing: Borrowing
         self.room_at_owners: AskRoom
-        self.stored_for_owners: StoredForOwners
+        self.cross_node_graphs: CrossNodeGraphs
         self.served: list[tuple[bytes, str, int]] = []  # what this node tells others with `Serves`
         self.look_soon: Callable[[], None] = lambda: None
         self.ids_end = 0  # this node may use ids below it
@@ -238,7 +238,7 @@ class Relay(Placement):
         self.room_at_owners(wanted, on_answer)
 
     def store_for_owners(self, jobs: list[Job]) -> None:
-        self.stored_for_owners.store(jobs)
+        self.cross_node_graphs.store(jobs)
 
     def follow_stored(self, jobs: Iterable[Job]) -> None:
         """Peers of this node have subscribed to jobs that are stored for other owners now."""
@@ -258,7 +258,7 @@ class Relay(Placement):
     def is_unanswered(self, job_id: int) -> bool:
         """Whether a submission of this id is on its way to its owner, or its end to this node."""
         shadow = self._shadows.get(job_id)
-        return (shadow is not None and not shadow.is_only_watched) or job_id in self.stored_for_owners.waiting
+        return (shadow is not None and not shadow.is_only_watched) or job_id in self.cross_node_graphs.waiting
 
     def resume_run(self, worker: Worker, job: Job, attempt: int, on_answer: Callable[[bool], object]) -> None:
         self.borrowing.resume(worker, job, attempt, on_answer)

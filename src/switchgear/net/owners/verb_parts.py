@@ -15,9 +15,9 @@ from switchgear.model import FINAL_STATES, Function, JobState
 from switchgear.net.operations.dispatcher import Operations
 from switchgear.net.operations.verb_steps import ITEMS_PER_STEP, Steps, in_steps
 from switchgear.net.owners.cluster_context import ClusterContext
+from switchgear.net.owners.function_places import MOST_PLACED
 from switchgear.net.owners.link_session import FunctionMoved
-from switchgear.net.owners.live_parts import LIVE_VERBS
-from switchgear.net.owners.placing import MOST_PLACED
+from switchgear.net.owners.live_row_merging import LIVE_VERBS
 from switchgear.net.owners.relay import Relay
 from switchgear.protocols.handles import number_in_handle
 from switchgear.protocols.pending_read import awaited

@@ -1,4 +1,4 @@
-"""`Adopting`: the runs of functions that this node has taken over, while their workers are connected to live nodes.
+"""`RunAdoption`: the runs of functions that this node has taken over, while their workers are connected to live nodes.
 
 The jobs that were running stay so for `CLAIMABLE_US` (`switchgear.engine.adopted_runs`). Workers of this node that had
 such a job as a copy have it as the job itself from then on. The other nodes are asked what their workers run, and until
@@ -15,20 +15,20 @@ from typing import Final
 
 from switchgear.model import CANCELLED, SECOND_US, Cause, Delivery, Worker
 from switchgear.net.hub import Hub
-from switchgear.net.owners.begun_runs import Borrowed
 from switchgear.net.owners.messages import Data, Done, Failed, Progress, RetryWanted, Warn
 from switchgear.net.owners.node_claims import NodeClaims, job_of_run
 from switchgear.net.owners.relay import Relay
+from switchgear.net.owners.runs_without_owner import Borrowed
 from switchgear.storage.base import Store
 
-__all__ = ["CLAIMABLE_US", "Adopting"]
+__all__ = ["CLAIMABLE_US", "RunAdoption"]
 
 CLAIMABLE_US: Final = SECOND_US
 # So long other nodes have to say what they run. They answer at once; one that does not is suspended, or cut off.
 ANSWER_SECONDS: Final = 1.0
 
 
-class Adopting:
+class RunAdoption:
     """Lets runs go on under this node."""
 
     def __init__(self, hub: Hub, relay: Relay, store: Store) -> None:

@@ -1,4 +1,4 @@
-"""`StoredForOwners`: graphs whose jobs belong to several nodes, and the jobs of such graphs that belong to this node.
+"""`CrossNodeGraphs`: graphs whose jobs belong to several nodes, and the jobs of such graphs that belong to this node.
 
 The node that a graph is submitted at stores all its jobs in one transaction, with a row for each partition in the inbox
 (`sg_inbox`). So the graph is accepted as a whole or not at all, whichever node dies when. An owner looks into the inbox
@@ -24,7 +24,7 @@ from switchgear.storage.postgres_partitions import StoredForOwner
 if TYPE_CHECKING:
     from switchgear.net.owners.relay import Relay
 
-__all__ = ["Inbox", "StoredForOwners"]
+__all__ = ["CrossNodeGraphs", "Inbox"]
 
 PAUSE_SECONDS: Final = 0.05
 
@@ -37,7 +37,7 @@ class Inbox(Protocol):
     async def empty_inbox(self, ids: list[int], moved: dict[int, list[int]]) -> None: ...
 
 
-class StoredForOwners:
+class CrossNodeGraphs:
     """Jobs that this node stores for others, and takes from others."""
 
     def __init__(self, hub: Hub, store: Inbox, relay: Relay, look_soon: Callable[[], None]) -> None:

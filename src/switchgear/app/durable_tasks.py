@@ -36,7 +36,7 @@ from switchgear.verbs.permitted_values import EVENT_FUNCTION, MOST_HANDLES
 
 if TYPE_CHECKING:
     from switchgear.app.app import App
-    from switchgear.app.graph import GraphStep
+    from switchgear.app.signatures import GraphStep
     from switchgear.app.task_options import Seconds
     from switchgear.app.transport import AppTransport
 

@@ -11,8 +11,8 @@ from switchgear.client.gearman.graph_request import GraphEncoder, GraphIds
 from switchgear.client.gearman.packets import response_decoder
 from switchgear.client.gearman.submit_request import SubmitRequest
 from switchgear.client.http.answers import AnswerParser, HttpAnswer
-from switchgear.client.http.conversation import HttpConversation
 from switchgear.client.http.exchange import HttpExchange
+from switchgear.client.http.packet_translator import PacketTranslator
 from switchgear.errors import PeerError
 from switchgear.protocols.gearman.codec import request
 from switchgear.protocols.gearman.messages import Packet
@@ -79,21 +79,21 @@ class Core:
     """What a core says and hears."""
 
     def __init__(self) -> None:
-        self.conversation = HttpConversation("http://test")
+        self.translator = PacketTranslator("http://test")
         self._decoder = response_decoder()
 
     def say(self, *packets: bytes) -> list[HttpExchange]:
-        self.conversation.receive(b"".join(packets))
-        return self.conversation.take_exchanges()
+        self.translator.receive(b"".join(packets))
+        return self.translator.take_exchanges()
 
     def hear(self) -> list[tuple[Packet, bytes]]:
-        return [(Packet(kind), body) for kind, body in self._decoder.feed(self.conversation.take_output())]
+        return [(Packet(kind), body) for kind, body in self._decoder.feed(self.translator.take_output())]
 
     def answer(self, exchange: HttpExchange, body: Any, status: int = 200) -> list[HttpExchange]:
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         kind = "application/problem+json" if status >= 400 else "application/json"
-        self.conversation.on_answer(exchange, HttpAnswer(status, "", {"content-type": kind}, data))
-        return self.conversation.take_exchanges()
+        self.translator.on_answer(exchange, HttpAnswer(status, "", {"content-type": kind}, data))
+        return self.translator.take_exchanges()
 
 
 def problem(code: str) -> dict[str, str]:
@@ -253,7 +253,7 @@ def test_the_first_wrong_job_of_a_graph_is_its_refusal() -> None:
     core.answer(reservation, {"first": "H:t:5", "count": 1}, 201)
     (batch,) = core.say(request(Packet.GRAPH_COMMIT, b"H:t:5"))
     refusal = json.dumps({"line": 1, "problem": {"code": "invalid_field", "detail": "wrong"}}).encode()
-    core.conversation.on_answer(batch, HttpAnswer(422, "", {"content-type": "application/x-ndjson"}, refusal + b"\n"))
+    core.translator.on_answer(batch, HttpAnswer(422, "", {"content-type": "application/x-ndjson"}, refusal + b"\n"))
     assert core.hear()[-1] == (Packet.ERROR, b"INVALID_ARGUMENT\0wrong")
     assert core.say(request(Packet.GRAPH_COMMIT, b"H:t:5")) == []
     assert core.hear()[0][1].startswith(b"GRAPH_NOT_FOUND")

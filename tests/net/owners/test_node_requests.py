@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from switchgear.net.owners.asking import CHANGE_SECONDS, LIST_SECONDS, SILENT_SECONDS, Asking
+from switchgear.net.owners.node_requests import CHANGE_SECONDS, LIST_SECONDS, SILENT_SECONDS, NodeRequests
 from switchgear.protocols.pending_read import PendingRead
 
 
@@ -44,28 +44,28 @@ def timers(monkeypatch: pytest.MonkeyPatch) -> Timers:
     return found
 
 
-def asking() -> Asking:
-    return Asking(None, None)  # type: ignore[arg-type]
+def node_requests() -> NodeRequests:
+    return NodeRequests(None, None)  # type: ignore[arg-type]
 
 
 def test_a_node_that_is_silent_is_waited_for_only_once(timers: Timers) -> None:
     link = Link()
     node: Any = SimpleNamespace(link=link)
-    asking().ask(node, "functions", {}, LIST_SECONDS)
+    node_requests().ask(node, "functions", {}, LIST_SECONDS)
     assert timers.set[-1][0] == LIST_SECONDS
     timers.set[-1][1]()
     assert link.reads[0].is_done
-    asking().ask(node, "functions", {}, LIST_SECONDS)
+    node_requests().ask(node, "functions", {}, LIST_SECONDS)
     assert timers.set[-1][0] == SILENT_SECONDS
-    asking().ask(node, "cancel", {}, CHANGE_SECONDS)
+    node_requests().ask(node, "cancel", {}, CHANGE_SECONDS)
     assert timers.set[-1][0] == CHANGE_SECONDS, "whether it has done that must be known if possible"
 
 
 def test_a_node_that_is_slow_is_waited_for_as_long_as_before(timers: Timers) -> None:
     link = Link()
     node: Any = SimpleNamespace(link=link)
-    asking().ask(node, "functions", {}, LIST_SECONDS)
+    node_requests().ask(node, "functions", {}, LIST_SECONDS)
     link.messages_received += 1  # the answer to something else
     timers.set[-1][1]()
-    asking().ask(node, "functions", {}, LIST_SECONDS)
+    node_requests().ask(node, "functions", {}, LIST_SECONDS)
     assert timers.set[-1][0] == LIST_SECONDS

@@ -1,8 +1,8 @@
-"""`HttpConversation`: the other side of a Gearman core, without I/O: packets in, HTTP requests out, and back.
+"""`PacketTranslator`: translates packets of a Gearman core to HTTP requests, and answers to packets, without I/O.
 
 To a core it looks like a connection to a server of ours.  Each packet that asks for something becomes a request to the
 HTTP interface, and its answer becomes the packet that the core waits for.  So every client and worker of the library
-speaks HTTP, and none of them knows.
+can speak HTTP without code for it.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from switchgear.protocols.gearman.codec import REQUEST, TEXT, GearmanDecoder, re
 from switchgear.protocols.gearman.messages import Packet
 from switchgear.verbs.completeness import incomplete_of_headers
 
-__all__ = ["HttpConversation"]
+__all__ = ["PacketTranslator"]
 
 OPTIONS: Final = frozenset({SWITCHGEAR_OPTION, TRACES_OPTION, b"exceptions"})
 NEEDS_GEARMAN: Final = "this needs a gearman:// address: the HTTP interface has nothing like it"
 
 
-class HttpConversation:
+class PacketTranslator:
     """The packets of one Gearman core as HTTP requests, and the answers as packets."""
 
     def __init__(self, server: str) -> None:
@@ -181,7 +181,7 @@ class HttpConversation:
         self._flush()
 
     def on_failed(self, exchange: HttpExchange) -> bool:
-        """A request was not answered; returns whether the conversation can go on without the answer."""
+        """A request was not answered; returns whether the core can go on without the answer."""
         if exchange.on_failed is None:
             return False
         exchange.on_failed()

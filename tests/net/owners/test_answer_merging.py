@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from switchgear.net.owners.merging import MERGES, NodePart
+from switchgear.net.owners.answer_merging import MERGES, NodePart
 from switchgear.verbs.operator_verb import OperatorVerb, Reach, checked
 from switchgear.verbs.table import VERBS
 from tests.net.operator_harness import OperatorHarness

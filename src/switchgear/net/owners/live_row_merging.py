@@ -7,7 +7,7 @@ from typing import Final
 
 from switchgear.json_bytes import bytes_of
 from switchgear.net.operations.live_rows import KeyedRow
-from switchgear.net.owners.merging import NodePart
+from switchgear.net.owners.answer_merging import NodePart
 from switchgear.verbs.live_answers import FUNCTION_COLUMNS
 
 __all__ = ["LIVE_VERBS", "MERGE_ROWS"]

@@ -1,4 +1,4 @@
-"""`Asking`: asks other nodes to carry out verbs, one of them or all at the same time.
+"""`NodeRequests`: asks other nodes to carry out verbs, one of them or all at the same time.
 
 A node that does not answer is not waited for: its functions have another owner after a lease, if it is gone.
 """
@@ -14,8 +14,8 @@ import msgspec
 from switchgear.errors import Refused
 from switchgear.json_bytes import bytes_of, told
 from switchgear.net.operations.verb_steps import Steps
+from switchgear.net.owners.answer_merging import NodePart
 from switchgear.net.owners.link_session import MOVED, FunctionMoved
-from switchgear.net.owners.merging import NodePart
 from switchgear.net.owners.verb_parts import VerbParts
 from switchgear.partitions import PARTITIONS
 from switchgear.protocols.pending_read import PendingRead, awaited
@@ -26,7 +26,7 @@ from switchgear.verbs.operator_verb import OperatorVerb
 if TYPE_CHECKING:
     from switchgear.net.owners.member import OtherNode, OwnersMember
 
-__all__ = ["CHANGE_SECONDS", "LIST_SECONDS", "Asking", "NodeSilent", "value_of"]
+__all__ = ["CHANGE_SECONDS", "LIST_SECONDS", "NodeRequests", "NodeSilent", "value_of"]
 
 # How long another node may take for its part of a list, and for a change.
 LIST_SECONDS: Final = 3.0
@@ -41,7 +41,7 @@ ALL_PARTITIONS: Final = (1 << PARTITIONS) - 1
 CONTENTS: Final = ("payload", "result")  # of a job; they may be long
 
 
-class Asking:
+class NodeRequests:
     """Asks the other nodes, and this one for its own part."""
 
     def __init__(self, member: OwnersMember, parts: VerbParts) -> None:
