@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
@@ -16,12 +17,13 @@ from switchgear.verbs.access import Role
 from tests.support.postgres import Cluster
 from tests.support.servers import HOST
 from tests.support.waiting import eventually
-from tests.system.owner_nodes import OwnerNode, function_of, settled
+from tests.system.owner_nodes import OwnerNode, function_of, packet, settled
 from tests.system.secured_server import TOKENS, entry
 
 pytestmark = [pytest.mark.system, pytest.mark.xdist_group("postgresql"), pytest.mark.timeout(240)]
 
 NAMES = ("ada", "bob")
+GET_STATUS_UNIQUE, STATUS_RES_UNIQUE, AUTHENTICATE = 41, 42, 1020
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +32,7 @@ def nodes(postgres: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     place = tmp_path_factory.mktemp("access")
     url = postgres.new_url()
     access = place / "access.toml"
-    made = [OwnerNode(name, url, place, f"access.file={access}", joblog=url) for name in NAMES]
+    made = [OwnerNode(name, url, place, f"access.file={access}", joblog=url, lease_seconds=6.0) for name in NAMES]
     mine = function_of(made[1], 1, NAMES)
     entries = (entry("mailer", Role.OPERATE, mine), entry("ops", Role.OPERATE), entry("worker", Role.SUBMIT))
     anonymous = AccessEntry("anonymous", frozenset({Role.READ}))
@@ -89,6 +91,31 @@ def test_an_identity_sees_and_changes_its_functions_at_every_node(nodes: list[Ow
         with pytest.raises(ServerRefused, match="no such job"):
             client.control("cancel", handle=held)
     submitter.close()
+
+
+def known_keys(node: OwnerNode, identity: str, keys: list[bytes]) -> list[bytes]:
+    """The keys of which this node tells a status."""
+    known: list[bytes] = []
+    with socket.create_connection((HOST, node.port), timeout=30) as peer, peer.makefile("rb") as answers:
+        peer.sendall(packet(AUTHENTICATE, TOKENS[identity].encode()))
+        peer.sendall(b"".join(packet(GET_STATUS_UNIQUE, key) for key in keys))
+        for _ in range(1 + len(keys)):
+            header = answers.read(12)
+            body = answers.read(int.from_bytes(header[8:], "big")).split(b"\0")
+            if header[7] == STATUS_RES_UNIQUE and body[1] == b"1":
+                known.append(body[0])
+    return known
+
+
+def test_the_status_of_a_key_is_told_to_those_who_may_use_the_function(nodes: list[OwnerNode]) -> None:
+    """At both nodes, also to an identity that may only submit."""
+    mine, other = function_of(nodes[1], 1, NAMES), function_of(nodes[1], 2, NAMES)
+    with client_of(nodes[0], "worker") as client:
+        for function, key in ((mine, "mine"), (other, "other")):
+            client.submit(function, b"x", unique=key, background=True)
+    for node in nodes:
+        for identity, keys in (("mailer", [b"mine"]), ("worker", [b"mine", b"other"])):
+            assert known_keys(node, identity, [b"mine", b"other"]) == keys
 
 
 def test_the_audit_log_names_who_has_asked_which_node(nodes: list[OwnerNode]) -> None:

@@ -7,6 +7,7 @@ import json
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,7 +15,8 @@ import pytest
 from tests.support.draft_wire import Kind, create
 from tests.support.postgres import Cluster
 from tests.support.servers import HOST
-from tests.system.owner_nodes import OwnerNode, PlainWorker, function_of, settled
+from tests.support.waiting import eventually
+from tests.system.owner_nodes import OwnerNode, PlainWorker, function_of, packet, settled
 
 pytestmark = [pytest.mark.system, pytest.mark.xdist_group("postgresql"), pytest.mark.timeout(120)]
 
@@ -102,3 +104,32 @@ def test_the_draft(nodes: list[OwnerNode]) -> None:
         head = answers.read(9)
         assert head[4] == Kind.job_create_res
         assert answers.read(int.from_bytes(head[5:], "big")).decode() == handle
+
+
+GET_STATUS_UNIQUE, STATUS_RES_UNIQUE, SUBMIT_JOB = 41, 42, 7
+
+
+def status_of_key(node: OwnerNode, key: bytes) -> tuple[int, list[bytes]]:
+    with socket.create_connection((HOST, node.port), timeout=30) as peer, peer.makefile("rb") as answers:
+        peer.sendall(packet(GET_STATUS_UNIQUE, key))
+        header = answers.read(12)
+        return header[7], answers.read(int.from_bytes(header[8:], "big")).split(b"\0")
+
+
+def has_status(node: OwnerNode, key: bytes, wanted: tuple[int, list[bytes]]) -> bool:
+    return status_of_key(node, key) == wanted
+
+
+def test_the_status_of_a_key_is_told_by_every_node(nodes: list[OwnerNode]) -> None:
+    """Known, running, numerator, denominator, and waiting clients, here at both nodes."""
+    function = function_of(nodes[0], 9, NAMES)
+    with ExitStack() as stack:
+        for count, node in enumerate(nodes, 1):
+            peer = stack.enter_context(socket.create_connection((HOST, node.port), timeout=30))
+            peer.sendall(packet(SUBMIT_JOB, function.encode(), b"everywhere", b"x"))
+            assert peer.recv(4096)[7] == 8  # JOB_CREATED
+            for asked in nodes:
+                wanted = (STATUS_RES_UNIQUE, [b"everywhere", b"1", b"0", b"0", b"0", b"%d" % count])
+                eventually(partial(has_status, asked, b"everywhere", wanted), "the status is told")
+    for asked in nodes:
+        assert status_of_key(asked, b"nowhere") == (STATUS_RES_UNIQUE, [b"nowhere", b"0", b"0", b"0", b"0", b"0"])

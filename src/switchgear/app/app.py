@@ -409,7 +409,8 @@ class App:
         """Cancel or retry all jobs that match, up to a million, with one request.
 
         The server does it by itself, beside its other work: `app.bulk("cancel", task=resize).wait()` waits for the end.
-        With `dry_run` nothing is changed, and `matched` says how many jobs it would be.
+        With `dry_run` nothing is changed, and `matched` says how many jobs it would be. `cascade` cancels also the jobs
+        that wait for those that match; if several servers own functions, the jobs of others are not counted.
         """
         from switchgear.app.bulk_operation import BulkOperation
         from switchgear.app.job_selection import state_names

@@ -215,7 +215,8 @@ class Job(Reference, Generic[R]):
     def cancel(self, cascade: bool = False) -> bool:
         """Cancel the job; with `cascade` also the jobs that wait for it.  False if it had ended before.
 
-        A running job is asked to stop: see `current_job().cancelled`.
+        A running job is asked to stop: see `current_job().cancelled`. If several servers own functions, the jobs of
+        others are cancelled a moment later.
         """
         try:
             self._ask("cancel", cascade=cascade)

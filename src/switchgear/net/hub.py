@@ -28,7 +28,7 @@ from switchgear.net.payload_reads import Payloads
 from switchgear.net.process.gc_tuning import collector_off
 from switchgear.net.store_reads import StoreReads
 from switchgear.protocols.broadcast import Broadcast
-from switchgear.protocols.context import Context
+from switchgear.protocols.context import Context, KeyHolder
 from switchgear.protocols.output import Output
 from switchgear.protocols.pending_read import PendingRead, Reading, Step
 from switchgear.protocols.session import Session
@@ -74,6 +74,7 @@ class Hub(Context):
         self.own_name = ""  # among nodes that own functions together
         self.broadcast: Broadcast | None = None  # to those nodes
         self.live_job: Callable[[Job], Reading[Job]] = _as_stored  # the service sets it
+        self.key_finder: Callable[[bytes], Reading[list[KeyHolder]]] = _nothing_elsewhere  # the service sets it
         self.read_loop_lag: Callable[[], float] = float  # the service sets it, and the next one
         self.write_metrics: Callable[[bool, Mapping[str, Mapping[int, int]]], Iterator[bytes]] = _no_metrics
         engine.reports_changes = engine.is_durable = store.durable
@@ -271,6 +272,9 @@ class Hub(Context):
     def find_live(self, job: Job) -> Reading[Job]:
         return self.live_job(job)
 
+    def find_key_elsewhere(self, unique: bytes) -> Reading[list[KeyHolder]]:
+        return self.key_finder(unique)
+
     def find_unkept_end(self, job_id: int) -> Job | None:
         return self.history.find_unkept_end(job_id)
 
@@ -359,6 +363,11 @@ class Hub(Context):
 def _as_stored(job: Job) -> Reading[Job]:
     yield from ()
     return job
+
+
+def _nothing_elsewhere(unique: bytes) -> Reading[list[KeyHolder]]:
+    yield from ()
+    return []
 
 
 def _no_metrics(is_open: bool, http_requests: Mapping[str, Mapping[int, int]]) -> Iterator[bytes]:

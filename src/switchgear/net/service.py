@@ -270,6 +270,7 @@ class Service:
         self._owners.run_verb = operations.part_in_steps
         self._owners.ask_room = operations.ask_room
         self.hub.live_job = operations.live_job
+        self.hub.key_finder = operations.find_key
         return operations
 
     def _on_late_loop(self, seconds: float) -> None:

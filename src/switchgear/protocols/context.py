@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from mypy_extensions import mypyc_attr
 
@@ -18,7 +18,17 @@ if TYPE_CHECKING:
     from switchgear.protocols.output import Output
     from switchgear.protocols.session import Session
 
-__all__ = ["Context", "Listed"]
+__all__ = ["Context", "KeyHolder", "Listed"]
+
+
+class KeyHolder(NamedTuple):
+    """An unfinished job with a unique key, as another server describes it."""
+
+    function: bytes
+    is_running: bool
+    numerator: int
+    denominator: int
+    subscribers: int
 
 
 class Listed(Protocol):
@@ -66,6 +76,12 @@ class Context(ABC):
         server may have it. Raises Refused if that one does not answer."""
         yield from ()
         return job
+
+    def find_key_elsewhere(self, unique: bytes) -> Reading[list[KeyHolder]]:
+        """The unfinished jobs with this unique key that other servers have. Raises Refused if one of these does not
+        answer, and none of the others has such a job."""
+        yield from ()
+        return []
 
     def find_unkept_end(self, job_id: int) -> Job | None:
         """A job that has ended, but whose end is not stored yet; an answer with it has to `await_commit`. See

@@ -39,6 +39,13 @@ from switchgear.verbs.shared_arguments import (
 
 __all__ = ["JOB_VERBS"]
 
+CASCADE: Final = Argument(
+    "cascade",
+    Boolean(),
+    "Cancel also the jobs that wait for these, and so on; at other nodes of a cluster they are not counted.",
+    default=False,
+)
+
 JOB_VERBS: Final = (
     OperatorVerb(
         "jobs",
@@ -140,7 +147,7 @@ JOB_VERBS: Final = (
         answers.CancelAnswer,
         (
             HANDLE_OR_SELECTION,
-            Argument("cascade", Boolean(), "Cancel also the jobs that wait for these, and so on.", default=False),
+            CASCADE,
             FUNCTION,
             replace(STATES, kind=WordList(UNFINISHED_NAMES)),
             UNIQUE,
@@ -193,7 +200,7 @@ JOB_VERBS: Final = (
         (
             Argument("action", Word(tuple(BULK_STATES)), "What is done to each job.", required=True),
             Argument("handles", HandleList(MOST_HANDLES), "The jobs, in place of a selection."),
-            Argument("cascade", Boolean(), "Cancel also the jobs that wait for these, and so on.", default=False),
+            CASCADE,
             FUNCTION,
             replace(STATES, kind=WordList(UNFINISHED_NAMES + UNSUCCESSFUL_NAMES)),
             UNIQUE,

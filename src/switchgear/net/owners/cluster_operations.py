@@ -26,7 +26,15 @@ from switchgear.net.owners.cluster_context import ClusterContext
 from switchgear.net.owners.cluster_cycles import ClusterCycles
 from switchgear.net.owners.live_row_merging import LIVE_VERBS, MERGE_ROWS
 from switchgear.net.owners.node_requests import CHANGE_SECONDS, LIST_SECONDS, NodeRequests, NodeSilent, value_of
-from switchgear.net.owners.verb_parts import GIVE_SCHEDULE, ROOM_FOR, SPAWN_FOREIGN, TEXT_VERBS, VerbParts
+from switchgear.net.owners.verb_parts import (
+    GIVE_SCHEDULE,
+    HOLDERS_OF_KEY,
+    ROOM_FOR,
+    SPAWN_FOREIGN,
+    TEXT_VERBS,
+    VerbParts,
+)
+from switchgear.protocols.context import KeyHolder
 from switchgear.protocols.handles import number_in_handle
 from switchgear.protocols.pending_read import Reading, Step, awaited
 from switchgear.protocols.session import Session
@@ -125,6 +133,20 @@ class ClusterOperations(Operations):
         job.state = JobState[row["state"].upper()]
         job.numerator, job.denominator = row["numerator"], row["denominator"]
         return job
+
+    def find_key(self, unique: bytes) -> Reading[list[KeyHolder]]:
+        """The unfinished jobs of all nodes with this unique key."""
+        missing: list[Incomplete] = []
+        parts = yield from self._asking.everywhere(HOLDERS_OF_KEY, {"unique": plain(unique)}, missing)
+        holders = [
+            KeyHolder(bytes_of(name, "function"), running, numerator, denominator, subscribers)
+            for part in parts
+            for name, running, numerator, denominator, subscribers in part.value
+        ]
+        if missing and not holders:
+            text = f"no job with this unique key was found, and this is missing: {told_missing(missing[0])}"
+            raise Refused(REFUSED_STORAGE, text)
+        return holders
 
     # --- at the node that has what a verb concerns ---
 

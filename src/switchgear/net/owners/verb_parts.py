@@ -7,6 +7,7 @@ or the part has only what this node owns.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from switchgear.errors import Refused, StorageError
@@ -26,14 +27,15 @@ from switchgear.verbs.answers import PlaceAnswer
 from switchgear.verbs.operator_verb import Reach, checked
 from switchgear.verbs.table import VERBS
 
-__all__ = ["GIVE_SCHEDULE", "SPAWN_FOREIGN", "TEXT_VERBS", "VerbParts"]
+__all__ = ["GIVE_SCHEDULE", "HOLDERS_OF_KEY", "ROOM_FOR", "SPAWN_FOREIGN", "TEXT_VERBS", "VerbParts"]
 
 STATE_NAMES: Final = {state: state.name.lower() for state in JobState}
 # The verbs that only the text protocol has, and that change a function. Their arguments are checked there.
 GIVE_SCHEDULE: Final = "give_schedule"  # what nodes ask each other, and no peer can ask
 LIVE: Final = frozenset(LIVE_VERBS.values())
-SPAWN_FOREIGN: Final = "spawn_foreign"  # only nodes ask for it, and for the next one
+SPAWN_FOREIGN: Final = "spawn_foreign"  # only nodes ask for it, and for the next two
 ROOM_FOR: Final = "room_for"
+HOLDERS_OF_KEY: Final = "holders_of_key"
 TEXT_VERBS: Final = frozenset({"queue_limits", "create_function", "drop_function"})
 
 
@@ -61,13 +63,14 @@ class VerbParts:
             "drop_function": self._drop_function,
             SPAWN_FOREIGN: self._spawn_foreign,
             ROOM_FOR: self._room_for,
+            HOLDERS_OF_KEY: self._holders_of_key,
         }
 
     def carry_out(self, verb: str, given: dict[str, Any]) -> Steps:
         """The answer of this node; raises FunctionMoved, LookupError, ValueError or Refused."""
         if verb == GIVE_SCHEDULE:
             return (yield from self._give_schedule(given))
-        if verb in LIVE or verb in (SPAWN_FOREIGN, ROOM_FOR):
+        if verb in LIVE or verb in (SPAWN_FOREIGN, ROOM_FOR, HOLDERS_OF_KEY):
             return (yield from self.carry_out_here(verb, given))
         row = VERBS.get(verb)
         if row is None or row.reach is Reach.HERE:
@@ -263,6 +266,25 @@ class VerbParts:
         wanted = [(bytes_of(name, "function"), int(priority), int(count)) for name, priority, count in given["wanted"]]
         self._engine.refuse_if_full([each for each in wanted if self._relay().is_ours(each[0])])
         return True
+
+    def _holders_of_key(self, given: dict[str, Any]) -> Steps:
+        """The unfinished jobs of this node with a unique key, in every function; see `KeyHolder`."""
+        unique = bytes_of(given["unique"], "unique")
+        functions = list(self._engine.functions.values())
+        found = yield from in_steps(partial(self._holder_of_key, unique), functions, 10 * ITEMS_PER_STEP)
+        return [row for row in found if row is not None]
+
+    def _holder_of_key(self, unique: bytes, function: Function) -> list[Any] | None:
+        job = self._engine.look_at_holder(function, unique)
+        if job is None or job.state in FINAL_STATES or not self._context.has_own(job):
+            return None
+        return [
+            plain(function.name),
+            job.state is JobState.RUNNING,
+            job.numerator,
+            job.denominator,
+            len(job.subscribers or ()),
+        ]
 
     # --- verbs of the text protocol ---
 

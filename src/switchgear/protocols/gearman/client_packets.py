@@ -197,8 +197,23 @@ def unfinished_holder(session: GearmanSession, unique: bytes) -> Job | None:
 def on_get_status_unique(session: GearmanSession, body: bytes) -> None:
     unique = first_argument(body)
     job = unfinished_holder(session, unique)
+    if job is None and session.engine.placement is not None:
+        session.work_off(tell_key_elsewhere(session, unique))
+        return
     waiting = len(job.subscribers or ()) if job is not None else 0
     session.send(response(Packet.STATUS_RES_UNIQUE, unique, *status_fields(job), b"%d" % waiting))
+
+
+def tell_key_elsewhere(session: GearmanSession, unique: bytes) -> Iterator[Step]:
+    """Tell the status of a job with this key that another node may have; raises Refused if none has it as far as they
+    answer, and one does not."""
+    fields: tuple[bytes, ...] = (*status_fields(None), b"0")
+    for holder in (yield from session.context.find_key_elsewhere(unique)):
+        if session.may_see(holder.function):
+            running = b"1" if holder.is_running else b"0"
+            fields = (b"1", running, b"%d" % holder.numerator, b"%d" % holder.denominator, b"%d" % holder.subscribers)
+            break
+    session.send(response(Packet.STATUS_RES_UNIQUE, unique, *fields))
 
 
 def status_fields(job: Job | None) -> tuple[bytes, bytes, bytes, bytes]:
