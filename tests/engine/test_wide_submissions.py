@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from switchgear.engine.dependencies import RELIED_PER_STEP
 from switchgear.engine.engine import SubmitOptions
 from switchgear.engine.wide_submissions import LINKED_PER_SLICE
 from switchgear.errors import Refused
@@ -220,3 +221,45 @@ def test_after_a_restart_it_waits_as_before() -> None:
     job = finished(wide(harness, before), harness)
     _, copies = restarted(harness, *before, job)
     assert (copies[job.id].state, copies[job.id].blockers) == (WAITING, WIDTH)
+
+
+# --- very many foreground jobs become durable ---
+
+
+def foreground_chain(harness: Harness, count: int) -> list[Job]:
+    """Foreground jobs, each of which waits for the one before."""
+    jobs: list[Job] = []
+    client = RecordingPeer()
+    for _ in range(count):
+        options = SubmitOptions(predecessors=(jobs[-1].id,)) if jobs else None
+        jobs.append(harness.engine.submit(b"chain", b"", b"", NORMAL, Delivery.WAIT, client, options))
+    harness.engine.take_changes()
+    return jobs
+
+
+def test_a_long_chain_of_foreground_jobs_becomes_durable_in_steps_before_the_job_is_submitted(harness: Harness) -> None:
+    jobs = foreground_chain(harness, 3 * RELIED_PER_STEP)
+    assert harness.engine.relies_on_many((jobs[-1].id,))
+    steps = wide(harness, jobs[-1:])
+    durable = 0
+    submitted: Job | None = None
+    while submitted is None:
+        try:
+            next(steps)
+        except StopIteration as stop:
+            submitted = stop.value
+        before, durable = durable, sum(1 for job in jobs if job.delivery)
+        assert durable - before <= RELIED_PER_STEP
+    assert durable == len(jobs)
+    assert submitted.state is WAITING
+    check_engine(harness.engine)
+
+
+def test_a_short_chain_of_foreground_jobs_or_a_long_one_of_durable_jobs_takes_one_step(harness: Harness) -> None:
+    jobs = foreground_chain(harness, RELIED_PER_STEP)
+    assert not harness.engine.relies_on_many((jobs[-1].id,))
+    longer = foreground_chain(harness, 3 * RELIED_PER_STEP)
+    for _ in harness.engine.rely_in_steps((longer[-1].id,)):
+        pass
+    assert all(job.delivery for job in longer)
+    assert not harness.engine.relies_on_many((longer[-1].id,))

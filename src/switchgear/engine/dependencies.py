@@ -35,6 +35,10 @@ __all__ = ["ERROR", "Dependencies", "check_edges", "has_policies", "policy_of", 
 # A job with more predecessors than this is linked to them, and unlinked, over several turns.
 MOST_UNLINKED_AT_ONCE: Final = 1_000
 
+# So many foreground jobs become durable at once because a durable job waits for them. Storing each takes as long again
+# as to submit it.
+RELIED_PER_STEP: Final = 250
+
 WAIT: Final = int(EdgePolicy.WAIT)
 RUN: Final = int(EdgePolicy.RUN)
 ERROR: Final = int(EdgePolicy.ERROR)
@@ -167,19 +171,60 @@ class Dependencies:
         If the job is not durable, it may be retried later and become durable. So at least the ends of its predecessors
         must be stored.
         """
-        state = self._state
         pending = list(job_ids)
         is_durable = bool(job.delivery)
         for job_id in pending:  # the list grows in the loop
-            other = state.jobs.get(job_id)
-            if other is not None and not other.delivery and job_id not in self.foreign:
-                if not is_durable:
+            other = self._foreground(job_id)
+            if other is not None:
+                if is_durable:
+                    self._make_durable(other)
+                    pending.extend(other.predecessors)
+                else:
                     self.waited_for.add(job_id)
-                    continue
-                other.delivery = Delivery.HANDLE
-                if state.reports_changes:
-                    state.changed[other] = None
+
+    def rely_in_steps(self, job_ids: Sequence[int]) -> Iterator[None]:
+        """Make these jobs durable, and those that they wait for, before a durable job begins to wait for them.
+
+        `rely_on` finds nothing to do then. If the job is not submitted after all, they are only stored in vain.
+        """
+        pending = list(job_ids)
+        for visited, job_id in enumerate(pending):  # the list grows in the loop
+            if visited % RELIED_PER_STEP == RELIED_PER_STEP - 1:
+                yield
+            other = self._foreground(job_id)
+            if other is not None:
+                self._make_durable(other)
                 pending.extend(other.predecessors)
+
+    def relies_on_many(self, job_ids: Sequence[int]) -> bool:
+        """Whether so many jobs would become durable if a durable job waited for these that it takes several turns."""
+        pending: list[int] = []
+        for job_id in job_ids:
+            if self._foreground(job_id) is not None:
+                pending.append(job_id)
+        seen = set(pending)
+        for job_id in pending:  # the list grows in the loop
+            if len(pending) > RELIED_PER_STEP:
+                return True
+            other = self._foreground(job_id)
+            if other is not None:
+                for earlier_id in other.predecessors:
+                    if earlier_id not in seen and self._foreground(earlier_id) is not None:
+                        seen.add(earlier_id)
+                        pending.append(earlier_id)
+                        if len(pending) > RELIED_PER_STEP:
+                            return True
+        return False
+
+    def _foreground(self, job_id: int) -> Job | None:
+        """The job if it is a foreground job of this engine, and has not ended."""
+        job = self._state.jobs.get(job_id)
+        return None if job is None or job.delivery or job_id in self.foreign else job
+
+    def _make_durable(self, job: Job) -> None:
+        job.delivery = Delivery.HANDLE
+        if self._state.reports_changes:
+            self._state.changed[job] = None
 
     # --- edges ---
 

@@ -630,6 +630,15 @@ class Engine:
         """
         self._commands.add_predecessors(job, job_ids, edges, is_checked=is_checked)
 
+    def relies_on_many(self, job_ids: tuple[int, ...]) -> bool:
+        """Whether a durable job that waits for these has to be submitted by `submit_wide`, because very many foreground
+        jobs become durable with it."""
+        return self.dependencies.relies_on_many(job_ids)
+
+    def rely_in_steps(self, job_ids: tuple[int, ...]) -> Iterator[None]:
+        """Make these jobs durable, and those that they wait for, before a durable job begins to wait for them."""
+        return self.dependencies.rely_in_steps(job_ids)
+
     def search_cycle(self, job: Job, job_ids: tuple[int, ...]) -> Iterator[None]:
         """See in steps whether the job may wait for these too; raises CycleRefused if it would wait for itself.
 

@@ -540,6 +540,8 @@ class GraphSubmission:
                 yield from self._submit_wide(payload, template, after, reserved_id)
                 continue
             options.predecessors = self._actual(after)
+            if after and template.delivery and self._parts.dependencies.relies_on_many(options.predecessors):
+                yield from self._parts.dependencies.rely_in_steps(options.predecessors)
             job = self._parts.submissions.submit_checked(
                 template.function,
                 payload,

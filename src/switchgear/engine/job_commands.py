@@ -149,6 +149,9 @@ class JobCommands:
                 if start:
                     yield False
                 some = job_ids[start : start + EDGES_PER_STEP]
+                if successor.delivery and self._dependencies.relies_on_many(some):
+                    for _ in self._dependencies.rely_in_steps(some):
+                        yield False
                 for _ in self.search_cycle(successor, some):
                     yield False
                 if successor.state is not WAITING:

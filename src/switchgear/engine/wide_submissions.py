@@ -50,7 +50,8 @@ class WideSubmissions:
         subscriber: Peer | None,
         options: SubmitOptions,
     ) -> Generator[bool, None, Job]:
-        """Submit a job of very many predecessors, none of which is named twice, in slices; raises Refused.
+        """Submit a job of very many predecessors, none of which is named twice, or that relies on very many jobs, in
+        slices; raises Refused.
 
         Gives False after each part, and returns the job.  Other commands come in between.  The job is in no table until
         it is linked to all its predecessors; whether it can be taken is decided then, and if it cannot, or joins
@@ -64,6 +65,9 @@ class WideSubmissions:
             function = self._functions.named(function_name)
             if is_foreign(function):
                 return self._submissions.submit(*submission)
+            if delivery:
+                for _ in self._dependencies.rely_in_steps(options.predecessors):
+                    yield False
             job = self.new_job(function, payload, priority, delivery, options, unique)
             try:
                 for start in range(0, len(options.predecessors), LINKED_PER_SLICE):

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from switchgear.protocols.http.long_lines import LONG_LINE_BYTES, WINDOW_BYTES, LongLine
+from switchgear.protocols.http.long_lines import COPIED_BYTES, LONG_LINE_BYTES, WINDOW_BYTES, LongLine
 from switchgear.protocols.http.problems import HttpProblem
 from switchgear.protocols.http.schemas import job_submission_decoder
 from switchgear.protocols.http.submitting import wanted_payload
@@ -71,6 +71,14 @@ def test_long_texts_in_arguments_stay_as_they_were_written() -> None:
     text = json.dumps(args)
     _, payload, _ = read(b'{"args": ' + text.encode() + b', "function": "f"}')
     assert payload == text.encode()
+
+
+def test_long_texts_are_copied_into_the_payload_in_steps() -> None:
+    line = b'{"args":["' + b"x" * (8 * MIB) + b'"],"function":"f"}'
+    reader = LongLine(line, 0, len(line))
+    assert sum(1 for _ in reader.read()) >= 8 * MIB // WINDOW_BYTES
+    copying = reader.payload(job_submission_decoder.decode(reader.rest))
+    assert sum(1 for _ in copying) == 8 * MIB // COPIED_BYTES
 
 
 LONG = "x" * 100_000

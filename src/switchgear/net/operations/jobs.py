@@ -325,6 +325,8 @@ class JobOperations:
             job = yield from self._context.named_job(handle)
             if job.state is DONE or job.state not in FINAL_STATES:
                 raise Refused(REFUSED_CONFLICT, f"it is {job.state.name.lower()}: there is nothing to retry")
+            for _ in self._engine.rely_in_steps(job.predecessors):
+                yield False
             self._revive(job)
             one: RetryAnswer = {"retried": [self._context.handle(job.id)]}
             return one
@@ -393,6 +395,9 @@ class JobOperations:
         yield from self._unpack(others)
         job = self._unfinished_job((yield from self._context.named_job(handle)))
         policy = EdgePolicy[on_failure.upper()]
+        if job.delivery:
+            for _ in self._engine.rely_in_steps(others):
+                yield False
         try:
             for _ in self._engine.search_cycle(job, others):
                 yield False

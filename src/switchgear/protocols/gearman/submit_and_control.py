@@ -95,9 +95,13 @@ def submit_parsed(session: GearmanSession, function: bytes, unique: bytes, text:
         )
     except OptionError as error:
         raise bad_option(error) from error
-    if read.edges is not None:
+    edges = read.edges
+    predecessors = read.options.predecessors
+    if edges is None and predecessors and not wait and session.engine.relies_on_many(predecessors):
+        edges = iter(())
+    if edges is not None:
         submission = submit_in_steps(session, function, unique, payload, read.priority, delivery, read.options, watch)
-        steps = chain(edges_of(read.edges), submission)
+        steps = chain(edges_of(edges), submission)
         session.work_off(counted(session, len(text) + len(payload), steps))
         return
     if read.may_be_shared and len(text) <= LONGEST_REMEMBERED_BYTES:

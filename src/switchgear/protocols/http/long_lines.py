@@ -27,6 +27,7 @@ __all__ = ["LONG_LINE_BYTES", "LongLine"]
 LONG_LINE_BYTES: Final = 512 * 1024
 # What is looked at in one step: a longer text is read in pieces. A multiple of 4, for base64.
 WINDOW_BYTES: Final = 64 * 1024
+COPIED_BYTES: Final = 1024 * 1024  # in one step, to the payload
 STRINGS_PER_STEP: Final = 200
 # The longest unit of a text: two escaped surrogates. A piece that ends earlier than so near its end has an error.
 LONGEST_UNIT: Final = 12
@@ -142,7 +143,7 @@ class LongLine:
         """
         payload: bytes | None = None
         if wanted.args is not UNSET:
-            payload = self._with_texts(bytes(wanted.args))
+            payload = yield from self._with_texts(bytes(wanted.args))
         elif isinstance(wanted.payload, str):
             for text in self._texts:
                 if text.place == wanted.payload:
@@ -156,8 +157,8 @@ class LongLine:
             raise HttpProblem(413, "text_too_long", text_of)
         return payload
 
-    def _with_texts(self, args: bytes) -> bytes | None:
-        """These arguments with the long texts as they were written."""
+    def _with_texts(self, args: bytes) -> Generator[Step, None, bytes | None]:
+        """These arguments with the long texts as they were written; copied in steps."""
         if not self._texts:
             return None
         pieces = BytesIO()
@@ -167,7 +168,9 @@ class LongLine:
             if found >= 0:
                 text.is_used = True
                 pieces.write(args[place:found])
-                pieces.write(memoryview(self._body)[text.start : text.end])
+                for start in range(text.start, text.end, COPIED_BYTES):
+                    pieces.write(memoryview(self._body)[start : min(start + COPIED_BYTES, text.end)])
+                    yield False
                 place = found + len(text.place)
         pieces.write(args[place:])
         return pieces.getvalue()

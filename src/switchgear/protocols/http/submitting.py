@@ -106,6 +106,13 @@ class HttpSubmission:
             self._refuse_other(job)
         return job, is_joined
 
+    def relies_on_many(self, session: HttpSession) -> bool:
+        """Whether so many foreground jobs become durable with this one that it has to be submitted in steps."""
+        options = self.options
+        return (
+            options is not None and bool(options.predecessors) and session.engine.relies_on_many(options.predecessors)
+        )
+
     def submit_in_steps(self, session: HttpSession, where: str) -> Generator[Step, None, tuple[Job, bool]]:
         """The same for a job of very many predecessors."""
         assert self.options is not None
@@ -336,6 +343,8 @@ def submit(
     key = idempotency_key(call)
     if key:
         submission.use_idempotency_key(key, fingerprint_of(call))
+    if submission.relies_on_many(session):
+        submission.edges = iter(())
     if submission.edges is not None:
         session.work_off(submit_wide(session, submission, wait_seconds, is_raw=is_raw))
         return
