@@ -137,7 +137,7 @@ class ClusterOperations(Operations):
     def find_key(self, unique: bytes) -> Reading[list[KeyHolder]]:
         """The unfinished jobs of all nodes with this unique key."""
         missing: list[Incomplete] = []
-        parts = yield from self._asking.everywhere(HOLDERS_OF_KEY, {"unique": plain(unique)}, missing)
+        parts = yield from self._requests.everywhere(HOLDERS_OF_KEY, {"unique": plain(unique)}, missing)
         holders = [
             KeyHolder(bytes_of(name, "function"), running, numerator, denominator, subscribers)
             for part in parts
