@@ -21,6 +21,7 @@ from fuzz.document_targets import access_seeds, cluster_seeds, envelope_seeds, l
 from fuzz.grammar import FRAMES, Part
 from fuzz.http_client_target import CLIENT_ANSWERS
 from fuzz.http_seeds import gearmand_http_scripts, http_access_scripts, http_scripts, http_streams
+from fuzz.long_line_target import long_line_seeds
 from fuzz.row_targets import row_written
 from fuzz.script import HURRIED, KEEPS, LITTLE_MEMORY, Action, step, written_script
 from fuzz.target import Target
@@ -487,6 +488,7 @@ _MAKERS: Final[dict[str, Callable[[], Iterator[bytes] | list[bytes]]]] = {
     "pingpong-session": lambda: PINGPONG,
     "pingpong-client": lambda: PINGPONG_HEARS,
     "http-codec": http_streams,
+    "http-long-line": long_line_seeds,
     "http-client": lambda: list(CLIENT_ANSWERS),
     "http-session": lambda: chain.from_iterable(map(scripts, http_scripts())),
     "gearman-access": lambda: guarded([*GEARMAN, *EXTRA_GEARMAN], gearman_greeting),

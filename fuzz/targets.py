@@ -8,6 +8,7 @@ from fuzz.client_targets import CLIENTS
 from fuzz.document_targets import DOCUMENTS
 from fuzz.http_client_target import HTTP_CLIENT
 from fuzz.http_targets import HTTP
+from fuzz.long_line_target import LONG_LINE
 from fuzz.message_codecs import MESSAGE_CODECS
 from fuzz.pattern_targets import PATTERNS
 from fuzz.row_targets import ROWS
@@ -24,6 +25,7 @@ TARGETS: Final[dict[str, Target]] = {
     for target in (
         *STREAM_CODECS,
         *HTTP,
+        *LONG_LINE,
         *MESSAGE_CODECS,
         *ZMTP,
         *PATTERNS,

@@ -13,6 +13,7 @@ import fuzz.client_targets
 import fuzz.document_targets
 import fuzz.http_client_target
 import fuzz.http_targets
+import fuzz.long_line_target
 import fuzz.message_codecs
 import fuzz.pattern_targets
 import fuzz.row_targets
@@ -199,6 +200,7 @@ BREAKS: dict[str, tuple[Any, str, Break]] = {
         lambda make: lambda: Module(make(), finished=raises(KeyError(1))(None)),
     ),
     "gearmonkey-client": (CLIENTS, "client_commands", lambda module: Module(module, get=raises(KeyError(b""))(None))),
+    "http-long-line": (fuzz.long_line_target, "in_steps", lambda read: lambda line: read(line)[:1000]),
     "http-client": (fuzz.http_client_target, "heard", lambda hear: lambda data: hear(list(data)[:3])),
     "gearman-session": (fuzz.server, "Connection", forgetful_connection),
     "draft-session": (fuzz.server, "Connection", forgetful_connection),
