@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields
@@ -29,8 +30,10 @@ START_SECONDS = 60.0 * PATIENCE
 ASK_SECONDS = 20.0
 MOVING_SECONDS = 0.05
 WAIT_STEP_SECONDS = 0.1
-# Below those that the system gives to connections, or one of ours could take the port of a server that is down.
-FIRST_PORT, LAST_PORT = 15_000, 31_000
+# Below those that the system gives to connections, or one of ours could take the port of a server that is down, and
+# above those of the other tests.
+FIRST_PORT, LAST_PORT = 26_000, 32_700
+_given: deque[int] = deque(maxlen=1_000)  # the last ones
 
 
 class DidNotStart(Exception):
@@ -39,23 +42,21 @@ class DidNotStart(Exception):
 
 def free_ports(chance: random.Random) -> Ports:
     """Ports that nobody listens on at this moment."""
-    found: list[int] = []
-    while len(found) < len(fields(Ports)):
-        port = free_port(chance)
-        if port not in found:
-            found.append(port)
-    return Ports(*found)
+    return Ports(*(free_port(chance) for _ in fields(Ports)))
 
 
 def free_port(chance: random.Random) -> int:
-    """A port that nobody listens on at this moment."""
+    """A port that nobody listens on at this moment, and that no other server of this run was given lately."""
     while True:
         port = chance.randrange(FIRST_PORT, LAST_PORT)
+        if port in _given:
+            continue
         with socket.socket() as probe:
             try:
                 probe.bind((HOST, port))
             except OSError:
                 continue
+            _given.append(port)
             return port
 
 

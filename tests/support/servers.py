@@ -110,12 +110,17 @@ def running_switchgear_as_gearmand(*flags: str) -> Iterator[Server]:
 
 # Below the ports that the system gives to outgoing connections: one of those could take a port before the server does.
 # Each process of pytest has a part of the range, begins anywhere in it, and goes round.
-FIRST_PORT = 11_000 + 1_000 * (int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % 4)
-PORTS = cycle(sorted(range(FIRST_PORT, FIRST_PORT + 1_000), key=lambda port: port < FIRST_PORT + os.getpid() % 1_000))
+PORTS_OF_A_PROCESS = 5_000
+FIRST_PORT = 11_000 + PORTS_OF_A_PROCESS * (int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % 4)
+_OFFSET = 37 * os.getpid() % PORTS_OF_A_PROCESS
+PORTS = cycle([*range(FIRST_PORT + _OFFSET, FIRST_PORT + PORTS_OF_A_PROCESS), *range(FIRST_PORT, FIRST_PORT + _OFFSET)])
 
 
 def free_port() -> int:
-    """A port that nobody listens on at this moment."""
+    """A port that nobody listens on at this moment, and that no other test of this run is given for a long time.
+
+    A server may listen on it later, and a node that is down listens on it again.
+    """
     for port in PORTS:
         with socket.socket() as probe, suppress(OSError):
             probe.bind((HOST, port))

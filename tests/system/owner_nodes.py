@@ -16,9 +16,8 @@ from typing import Any
 from switchgear.client.gearman.blocking import Client
 from switchgear.partitions import partition_of, preferred_node
 from tests.matrix.addresses import Addresses
-from tests.support.servers import HOST, answers_version
+from tests.support.servers import HOST, answers_version, free_port
 from tests.support.waiting import DEADLINE_SECONDS, eventually
-from tests.system.test_cluster import port_of_our_own
 
 NAMES = ("ada", "bob", "cleo")
 LEASE_SECONDS = 1.0
@@ -41,9 +40,9 @@ class OwnerNode:
     ) -> None:
         self.name = name
         self.port, self.http_port, self.pingpong_port, self.workers_port, self.wmp_port, self.redis_port = (
-            port_of_our_own() for _ in range(6)
+            free_port() for _ in range(6)
         )
-        self.dwork_port = port_of_our_own()
+        self.dwork_port = free_port()
         self._log = place / f"{name}.log"
         self._command = [sys.executable, "-m", "switchgear", "serve", "--store", store, "--joblog", joblog]
         self._command += ["--listen", f"gearman://{HOST}:{self.port}", "--listen", f"http://{HOST}:{self.http_port}"]

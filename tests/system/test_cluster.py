@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import signal
 import socket
 import subprocess
@@ -28,7 +27,7 @@ from tests.support import waiting
 from tests.support.certificates import make_certificates
 from tests.support.postgres import Cluster, running_postgres, running_standby
 from tests.support.proxy import cuttable
-from tests.support.servers import HOST, answers_version
+from tests.support.servers import HOST, answers_version, free_port
 
 pytestmark = [pytest.mark.system, pytest.mark.xdist_group("postgresql"), pytest.mark.timeout(240)]
 
@@ -39,15 +38,6 @@ PATIENCE_SECONDS = 60.0
 eventually = partial(waiting.eventually, within_seconds=PATIENCE_SECONDS)
 
 
-def port_of_our_own() -> int:
-    """Below those that the system gives to connections: one of ours could take the port of a node that is down."""
-    while True:
-        port = random.SystemRandom().randrange(15_000, 31_000)
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind((HOST, port))
-            return port
-
-
 class Node:
     """One server of a cluster, started again and again at the same address."""
 
@@ -56,7 +46,7 @@ class Node:
         self.name = name
         self.store = store
         self.place = place
-        self.port, self.pingpong_port, self.workers_port = (port_of_our_own() for _ in range(3))
+        self.port, self.pingpong_port, self.workers_port = (free_port() for _ in range(3))
         self._log = place / f"{name}.log"
         self._command = [sys.executable, "-m", "switchgear", "serve", "--store", store, "--joblog", "off"]
         self._command += ["--listen", f"gearman://{host}:{self.port}{options}", "--allow-remote"]
