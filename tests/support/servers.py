@@ -113,7 +113,9 @@ def running_switchgear_as_gearmand(*flags: str) -> Iterator[Server]:
 PORTS_OF_A_PROCESS = 5_000
 FIRST_PORT = 11_000 + PORTS_OF_A_PROCESS * (int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % 4)
 _OFFSET = 37 * os.getpid() % PORTS_OF_A_PROCESS
-PORTS = cycle([*range(FIRST_PORT + _OFFSET, FIRST_PORT + PORTS_OF_A_PROCESS), *range(FIRST_PORT, FIRST_PORT + _OFFSET)])
+PORTS: Iterator[int] = cycle(
+    [*range(FIRST_PORT + _OFFSET, FIRST_PORT + PORTS_OF_A_PROCESS), *range(FIRST_PORT, FIRST_PORT + _OFFSET)]
+)
 
 
 def free_port() -> int:
