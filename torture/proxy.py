@@ -67,8 +67,24 @@ class BadNetwork:
 
     async def _connect(self, target: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         server_reader, server_writer = await asyncio.open_connection(HOST, target)
-        for end in (writer, server_writer):
-            end.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            # An error if the client has left meanwhile.
+            for end in (writer, server_writer):
+                end.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            await self._pass_both_ways(reader, writer, server_reader, server_writer)
+        except asyncio.CancelledError:
+            server_writer.transport.abort()
+            raise
+        finally:
+            server_writer.close()
+
+    async def _pass_both_ways(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        server_reader: asyncio.StreamReader,
+        server_writer: asyncio.StreamWriter,
+    ) -> None:
         fate = self._chance.choice(FATES)
         left = [int(MOST_BYTES_BEFORE_CUT * self._chance.random()) for _ in range(2)]
         ways = [
@@ -80,14 +96,10 @@ class BadNetwork:
                 await asyncio.wait(ways)
             else:
                 await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-        except asyncio.CancelledError:
-            server_writer.transport.abort()
-            raise
         finally:
             for way in ways:
                 way.cancel()
             await asyncio.gather(*ways, return_exceptions=True)
-            server_writer.close()
 
     async def _one_way(self, fate: str, left: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Pass on what comes from one side to the other, until that ends or this connection's time has come."""
