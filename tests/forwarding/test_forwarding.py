@@ -226,9 +226,10 @@ def test_when_this_server_stops_the_upstream_gives_its_jobs_to_others(upstream: 
     with client_of(upstream) as client:
         job = client.submit("f", b"x")
         front = WmpManager(ANY_WMP, other_addresses=[f"gearman-worker://127.0.0.1:{upstream.port}"], drain_seconds=0.05)
-        with front, WmpWorker(front.address, {"f": hold}):
+        with front, WmpWorker(front.address, {"f": hold}) as worker:
             assert started.wait(PATIENCE)
             front.stop()
+            worker.stop_at_once()  # its manager is gone, and takes no report
 
         async def work(job: WorkerJob) -> bytes:
             return b"by another"
@@ -414,9 +415,10 @@ def test_when_this_server_stops_the_manager_gets_its_jobs_back() -> None:
         job = manager.submit("f", attempts_limit=1)
         source = manager.address.replace("wmp://", "wmp-worker://")
         front = WmpManager(ANY_WMP, other_addresses=[source], drain_seconds=0.05)
-        with front, WmpWorker(front.address, {"f": hold}):
+        with front, WmpWorker(front.address, {"f": hold}) as worker:
             assert started.wait(PATIENCE)
             front.stop()
+            worker.stop_at_once()  # its manager is gone, and takes no report
         with WmpWorker(manager.address, {"f": lambda job: b"by another"}):
             assert job.result(PATIENCE) == b"by another"
 
