@@ -122,6 +122,19 @@ class TestWhatANodeDoes:
         assert len(handed_over) == MOST_HANDED_OVER
         assert {preferred_node(each, ["ada", "bob"]) for each in handed_over} == {"bob"}
 
+    def test_no_more_are_handed_over_until_their_next_owner_has_claimed_them(self) -> None:
+        watch = NodeWatch()
+        watch.look([lease("ada", 1), lease("bob", 2)], 0.0)
+        nodes = [lease("ada", 1, 9), lease("bob", 2, 9)]
+        watch.look(nodes, 4.0)
+        partitions = owned(1)
+        moved = watch.plan(1, nodes, partitions, 4.0).hand_over
+        for each in moved:
+            partitions[each] = owned(FREE)[each]
+        assert watch.plan(1, nodes, partitions, 4.0).hand_over == ()
+        partitions[moved[0]] = owned(2)[moved[0]]
+        assert len(watch.plan(1, nodes, partitions, 4.0).hand_over) == 1
+
     def test_a_node_that_leaves_hands_over_everything_at_once(self) -> None:
         nodes = [lease("ada", 1, is_leaving=True), lease("bob", 2)]
         watch = NodeWatch()

@@ -148,6 +148,7 @@ class NodeWatch:
         live = {node.name: node for node in sorted(nodes) if node.id not in dead_ids and not node.is_leaving}
         claim: list[int] = []
         hand_over: list[int] = []
+        moving = 0
         for partition, owner in enumerate(partitions):
             if owner.node_id not in (FREE, own_id):
                 continue
@@ -155,11 +156,13 @@ class NodeWatch:
             if owner.node_id == FREE:
                 if preferred is not None and preferred.id == own_id:
                     claim.append(partition)
+                else:
+                    moving += 1
             elif preferred is None:
                 if own.is_leaving:
                     hand_over.append(partition)
             elif preferred.id != own_id and (own.is_leaving or self.is_steady(preferred, now_s)):
                 hand_over.append(partition)
         if not own.is_leaving:
-            del hand_over[MOST_HANDED_OVER:]
+            del hand_over[max(0, MOST_HANDED_OVER - moving) :]
         return OwnershipPlan(dead, tuple(claim), tuple(hand_over))

@@ -31,7 +31,7 @@ def nodes(postgres: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 def running(url: str, place: Path) -> Iterator[list[OwnerNode]]:
-    made = [OwnerNode(name, url, place, lease_seconds=10.0) for name in NAMES]
+    made = [OwnerNode(name, url, place, lease_seconds=6.0) for name in NAMES]
     with ExitStack() as stack:
         for node in made:
             stack.callback(node.end)

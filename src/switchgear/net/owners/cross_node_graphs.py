@@ -17,7 +17,7 @@ from switchgear.errors import StorageError
 from switchgear.model import FINAL_STATES, Job
 from switchgear.model.job import RESIDENT
 from switchgear.net.hub import Hub
-from switchgear.net.owners.messages import LookIntoInbox
+from switchgear.net.owners.messages import LookSoon
 from switchgear.storage.base import Snapshot
 from switchgear.storage.postgres_partitions import StoredForOwner
 
@@ -80,7 +80,7 @@ class CrossNodeGraphs:
             hub.engine.drop_contents(job)
         partitions = {self._relay.partition_of(name) for name in {job.function.name for job in jobs}}
         for link in {self._relay.links[partition] for partition in partitions if partition in self._relay.links}:
-            link.send(LookIntoInbox())
+            link.send(LookSoon())
         self._look_soon()
         self._relay.follow_stored(job for job in jobs if job.subscribers)
 

@@ -34,7 +34,7 @@ from switchgear.net.owners.messages import (
     Failed,
     Give,
     Listen,
-    LookIntoInbox,
+    LookSoon,
     Lost,
     Message,
     Moved,
@@ -125,7 +125,7 @@ class LinkSession(Output):
             Listen: self._on_listen,
             Await: self._on_await,
             AwaitNoMore: self._on_await_no_more,
-            LookIntoInbox: self._on_look_into_inbox,
+            LookSoon: self._on_look_soon,
             ClaimRuns: self.claims.receive,
         }
         relay.edges.sessions[self] = None
@@ -384,7 +384,7 @@ class LinkSession(Output):
         if job is None:
             self.send(AwaitedEnded(job_id))
 
-    def _on_look_into_inbox(self, message: LookIntoInbox) -> None:
+    def _on_look_soon(self, message: LookSoon) -> None:
         self._relay.look_soon()
 
     def _on_await_no_more(self, message: AwaitNoMore) -> None:

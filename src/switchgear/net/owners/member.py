@@ -34,6 +34,7 @@ from switchgear.net.owners.link import LinkListener, NodeLink
 from switchgear.net.owners.link_handshake import Opening
 from switchgear.net.owners.link_session import LinkSession, RunVerb
 from switchgear.net.owners.link_tls import TLS_SCHEME, LinkTls
+from switchgear.net.owners.messages import LookSoon
 from switchgear.net.owners.relay import AskRoom, Relay, RelayLink
 from switchgear.net.owners.run_adoption import CLAIMABLE_US, RunAdoption
 from switchgear.partitions import FREE, NodeWatch, partition_of
@@ -230,11 +231,15 @@ class OwnersMember:
         for node in plan.evict:
             if await self._store.evict(node):
                 log.warning("the node %s is gone; its partitions are free", node.name)
+                self._is_look_due.set()  # each node claims what belongs to it now
+                self._let_others_look()
         if plan.claim and not self._is_leaving:
             await self._store.claim(plan.claim)
             # The last owners of what is this node's now may have placed functions elsewhere since it has looked.
             view = await self._read_view()
         await self._restore_owned()
+        if plan.claim:
+            self._let_others_look()  # jobs can come to this node now, and others may give it more
         if not self._is_leaving:
             await self.relay.cross_node_graphs.take(view.inbox)
         if plan.hand_over and not self._is_leaving:
@@ -246,6 +251,12 @@ class OwnersMember:
         self.relay.look_after()
         if self._hub.engine.next_job_id + BLOCK_IDS // 2 > self._ids_end:
             await self._new_ids()
+
+    def _let_others_look(self) -> None:
+        """Tell the other nodes that the database has changed: nobody owns a partition until its next owner looks."""
+        for link in self._links.values():
+            if link.is_usable:
+                link.send(LookSoon())
 
     async def _new_ids(self) -> None:
         """Reserve a block of ids, which are above all that any node has used: later jobs come after earlier ones."""
@@ -397,6 +408,7 @@ class OwnersMember:
         await self._hand_over_functions(is_concerned, self._store.partitions.lease_seconds)
         # If this fails, the partitions are still this node's, and are restored.
         await self._store.hand_over(sorted(partitions))
+        self._let_others_look()
 
     async def _hand_over_functions(self, is_concerned: Callable[[bytes], bool], drain_seconds: float) -> None:
         """Remove functions that are not this node's any more, and keep what the store does not have of them."""
@@ -460,6 +472,7 @@ class OwnersMember:
             drain_seconds = min(self._store.partitions.lease_seconds, PLACE_DRAIN_SECONDS)
             await self._hand_over_functions(lambda name: name == function, drain_seconds)
             await self._store.place(function, source, target)
+            self._let_others_look()
             await self._look_and_follow()
             return True
 

@@ -39,7 +39,7 @@ __all__ = [
     "Failed",
     "Give",
     "Listen",
-    "LookIntoInbox",
+    "LookSoon",
     "Lost",
     "Moved",
     "Offered",
@@ -217,8 +217,8 @@ class AwaitNoMore(Message, tag=17):
     ids: list[int]
 
 
-class LookIntoInbox(Message, tag=18):
-    """Jobs were stored that the other node owns."""
+class LookSoon(Message, tag=18):
+    """The database has changed: jobs were stored for the other node, or partitions were given up or claimed."""
 
 
 class BegunRun(msgspec.Struct, array_like=True):
@@ -377,7 +377,7 @@ REFUSED: Final = 0
 NOT_YET: Final = -1
 
 Report = Done | Failed | Lost | Give | RetryWanted | Progress | Data | Warn
-ToOwner = Submit | Watch | Unwatch | Room | Report | Ask | Listen | Await | AwaitNoMore | LookIntoInbox | ClaimRuns
+ToOwner = Submit | Watch | Unwatch | Room | Report | Ask | Listen | Await | AwaitNoMore | LookSoon | ClaimRuns
 OwnersAnswer = Serves | Accepted | SubmissionRefused | Moved | VerbAnswer | ChannelMessage | Reported
 AboutAwaited = Awaited | AwaitedEnded | AwaitedRetried
 AboutRuns = Assign | Revoke | ClaimsWanted | RunClaimed | RunMoves
