@@ -16,8 +16,11 @@ COMPILED := build/compiled
 ON_COMPILED := PYTHONPATH="$(CURDIR)/$(COMPILED)"
 SOURCES  := $(shell find src scripts/build_backend.py scripts/build-compiled setup.py -type f -not -name '*.pyc' -not -path '*.egg-info/*' 2>/dev/null)
 
-# What is tried a second time, uncompiled: all that compiled modules do, but not everybody who may talk to them.
-PURE_TESTS  := tests/engine tests/protocols tests/net tests/storage tests/testing tests/joblog tests/system tests/torture tests/build tests/fuzz
+# What is tried a second time, uncompiled: all that compiled modules do, but not everybody who may talk to them, and not
+# the longest scenarios: several nodes, bridges, and floods.
+PURE_TESTS  := tests/engine tests/protocols tests/net tests/storage tests/testing tests/joblog tests/torture tests/build tests/fuzz \
+	$(filter-out %/test_owners.py %/test_cluster.py %/test_bombs.py,$(filter-out tests/system/test_owners_% tests/system/test_bridge%,$(wildcard tests/system/test_*.py))) \
+	tests/system/test_owners_edges.py tests/system/test_owners_reports.py
 
 # What `make quick` runs: tests without sockets, and of those not the ones that try thousands of random histories.
 QUICK_TESTS := tests/test_layers.py tests/test_modules_page.py tests/test_public_names.py tests/test_units.py tests/verbs \
