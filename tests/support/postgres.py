@@ -165,8 +165,8 @@ class Cluster:
         return certificate
 
     def hang_up(self) -> None:
-        """End every connection, as a restart or a firewall does."""
-        self.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
+        """End every connection, as a restart or a firewall does; they have ended when this returns."""
+        self.execute("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
 
     @property
     def _url(self) -> str:
