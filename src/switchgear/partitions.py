@@ -16,18 +16,26 @@ from typing import Final, NamedTuple
 
 __all__ = [
     "FREE",
+    "MOST_SHARDS",
     "PARTITIONS",
     "NodeLease",
     "NodeWatch",
     "OwnershipPlan",
     "PartitionOwner",
+    "ShardCount",
+    "Shards",
     "partition_of",
     "preferred_node",
+    "shard_name",
+    "shard_number",
+    "spread_over_nodes",
 ]
 
 PARTITIONS: Final = 64
 
 FREE: Final = 0  # as the owner of a partition: nobody
+
+MOST_SHARDS: Final = 64  # of one function
 
 # So many partitions move away from a node at the same time: each of them is without an owner for a moment.
 MOST_HANDED_OVER: Final = 4
@@ -77,9 +85,88 @@ def preferred_node(partition: int, names: Iterable[str]) -> str:
     return max(names, key=lambda name: (_weight(partition, name), name), default="")
 
 
+def spread_over_nodes(count: int, owners: Sequence[PartitionOwner], first: int) -> list[int]:
+    """So many partitions, of different nodes as far as there are nodes; `first` is one of them."""
+    by_node: dict[int, list[int]] = {}
+    for place in range(PARTITIONS):
+        partition = (first + place) % PARTITIONS  # the first node is the owner of the first partition
+        by_node.setdefault(owners[partition].node_id, []).append(partition)
+    if len(by_node) > 1:
+        by_node.pop(FREE, None)
+    nodes = list(by_node.values())
+    rounds = (nodes[number % len(nodes)] for number in range(count))
+    return [partitions[number // len(nodes) % len(partitions)] for number, partitions in enumerate(rounds)]
+
+
 @lru_cache(maxsize=4096)
 def _weight(partition: int, name: str) -> bytes:
     return blake2b(b"%d %s" % (partition, name.encode()), digest_size=8).digest()
+
+
+class ShardCount(NamedTuple):
+    """How many shards a function has, and has had at most; 1: it is not divided."""
+
+    now: int
+    most: int
+
+
+def shard_name(function: bytes, number: int) -> bytes:
+    """The name of a shard; they are counted from 1."""
+    return b"%b#%d" % (function, number)
+
+
+def shard_number(unique: bytes, count: int) -> int:
+    """The shard that has the jobs with this unique key."""
+    return int.from_bytes(blake2b(unique, digest_size=8, person=b"shard").digest(), "big") % count + 1
+
+
+class Shards:
+    """Functions that are divided into shards, each of which is a function of its own with a queue and an owner.
+
+    A divided function has no queue: its jobs are those of its shards. The names of shards that it had earlier stand for
+    the function itself, so a job that is submitted to one by a node that does not know yet is not lost.
+    """
+
+    def __init__(self, counts: Mapping[bytes, ShardCount]) -> None:
+        self.counts = counts
+
+    def names(self, function: bytes) -> list[bytes]:
+        """The names of the shards of a function; empty if it is not divided."""
+        count = self.counts.get(function)
+        if count is None or count.now <= 1:
+            return []
+        return [shard_name(function, number) for number in range(1, count.now + 1)]
+
+    def base_of(self, name: bytes) -> bytes:
+        """The function that this is a shard of, or was; otherwise the name itself."""
+        return self._split(name)[0]
+
+    def has_queue(self, name: bytes) -> bool:
+        """Whether jobs can be of this function: it is not divided, nor the name of a shard that is none any more."""
+        counts = self.counts
+        if not counts:
+            return True
+        count = counts.get(name)
+        if count is not None:
+            return count.now <= 1
+        base, number = self._split(name)
+        return not number or (counts[base].now > 1 and number <= counts[base].now)
+
+    def queue_for(self, name: bytes, number: int) -> bytes:
+        """The name of the function that has the jobs of this one, if it is divided those of its shard `number`."""
+        if self.has_queue(name):
+            return name
+        base = self.base_of(name)
+        count = self.counts[base].now
+        return base if count <= 1 else shard_name(base, (number - 1) % count + 1)
+
+    def _split(self, name: bytes) -> tuple[bytes, int]:
+        """A function and the number of its shard; 0: it is none."""
+        base, _, digits = name.rpartition(b"#")
+        count = self.counts.get(base) if self.counts else None
+        if count is None or not digits.isdigit() or digits[:1] == b"0" or len(digits) > 2 or int(digits) > count.most:
+            return name, 0
+        return base, int(digits)
 
 
 class _SeenNode(NamedTuple):

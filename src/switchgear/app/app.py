@@ -463,14 +463,16 @@ class App:
         beside: Task[Any, Any] | str | None = None,
         partition: int | None = None,
         by_name: bool = False,
+        shards: int | None = None,
     ) -> Mapping[str, Any]:
         """Put a task at the server of another task, or into a partition, if several servers own functions.
 
-        With `by_name` it goes back to where it was before. Returns where it is: partition, node, and whether it was
-        placed.
+        With `by_name` it goes back to where it was before. With `shards` a task without unfinished jobs is divided into
+        so many functions, which different servers own; 1 unites them. Returns where it is: partition, node, and whether
+        it was placed; and the names of its shards, if it is divided.
         """
         other = None if beside is None else _name_of(beside)
-        where = {"beside": other, "partition": partition, "by_name": by_name or None}
+        where = {"beside": other, "partition": partition, "by_name": by_name or None, "shards": shards}
         answer: Mapping[str, Any] = self.control("place", function=_name_of(task), **where)
         return answer
 

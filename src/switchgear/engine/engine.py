@@ -26,7 +26,7 @@ from switchgear.engine.graph_submission import NONE_RESERVED, GraphSubmission, r
 from switchgear.engine.handover import HandedOver
 from switchgear.engine.job_template import JobTemplate
 from switchgear.engine.one_job_workers import OneJobRules, OneJobWorkers
-from switchgear.engine.placement import Placement
+from switchgear.engine.placement import Placement, is_foreign
 from switchgear.engine.protocol_flows import Flows
 from switchgear.engine.restore import Restoring
 from switchgear.engine.state import ALL_IDS, EngineSettings, Observer
@@ -429,6 +429,14 @@ class Engine:
         """
         return GraphSubmission(self._graph_parts, joins=joins, is_long=is_long, reserved=reserved)
 
+    def function_for_graph(self, name: bytes) -> Function:
+        """The function of this name for jobs of a graph; raises Refused. If the function is divided, a shard of it."""
+        function = self.function_named(name)
+        placement = self._state.placement
+        if placement is not None and is_foreign(function):
+            return placement.function_for_graph(function)
+        return function
+
     def refuse_if_full(self, wanted: Sequence[tuple[bytes, int, int]]) -> None:
         """Raise Refused if functions may not have so many more jobs: function, priority and number."""
         state = self._state
@@ -766,7 +774,14 @@ class Engine:
 
     def take_of(self, worker: Worker, function: Function, priority: int) -> Job | None:
         """Take a job of this function and priority for this worker, or return `None`."""
-        return self.dispatcher.take_of(worker, function, priority)
+        job = self.dispatcher.take_of(worker, function, priority)
+        placement = self._state.placement
+        if job is None and placement is not None and is_foreign(function):
+            for shard in placement.shards_here(function):
+                job = self.dispatcher.take_of(worker, shard, priority)
+                if job is not None:
+                    break
+        return job
 
     def sleep(self, worker: Worker) -> bool:
         """Let the worker sleep until it is woken; False if there is a job already, so it should ask at once."""

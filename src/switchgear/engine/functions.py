@@ -52,8 +52,10 @@ class FunctionRegistry:
             function = state.functions[name] = Function(name)
             if state.settings.jobs_per_function:
                 function.limits = [state.settings.jobs_per_function] * 3
-            if state.placement is not None and not state.placement.is_ours(name):
-                function.limits = [FOREIGN_LIMIT] * 3
+            if state.placement is not None:
+                function.told_name = state.placement.told_name(name)
+                if not state.placement.is_ours(name):
+                    function.limits = [FOREIGN_LIMIT] * 3
             function.released_first = name in self._released_first
             state.observer.function_created(function)
         function.named_us = state.now_us

@@ -58,6 +58,26 @@ class Placement:
         """
         raise NotImplementedError
 
+    def told_name(self, name: bytes) -> bytes:
+        """The name by which workers and clients know the function: of a shard, that of the divided function."""
+        return name
+
+    def function_for_graph(self, function: Function) -> Function:
+        """The function that has jobs of a graph that are submitted to this one: a shard, if it is divided."""
+        return function
+
+    def shards_here(self, function: Function) -> Sequence[Function]:
+        """The shards of a divided function that this engine has."""
+        return ()
+
+    def worker_registered(
+        self, worker: Worker, function: Function, timeout_us: int, priorities: tuple[int, ...]
+    ) -> None:
+        """A worker has registered for a foreign function."""
+
+    def worker_deregistered(self, worker: Worker, function: Function) -> None:
+        """A worker has deregistered from a foreign function."""
+
     def watch(self, job: Job) -> None:
         """A peer has subscribed to a job that stands for one of another engine."""
 

@@ -11,6 +11,7 @@ from switchgear.engine.deadlines import DeadlineKind, Deadlines
 from switchgear.engine.dispatcher import Dispatcher
 from switchgear.engine.functions import FunctionRegistry
 from switchgear.engine.lost_starts import LostStarts
+from switchgear.engine.placement import is_foreign
 from switchgear.engine.requirements import Amounts, Requirements
 from switchgear.engine.sliced_work import SlicedKind, SlicedWork
 from switchgear.engine.state import EngineState
@@ -105,6 +106,8 @@ class WorkerRegistry:
         worker.timeouts_us[function] = timeout_us
         if timeout_us:
             worker.has_timeouts = True
+        if self._state.placement is not None and is_foreign(function):
+            self._state.placement.worker_registered(worker, function, timeout_us, priorities)
         if worker.credits:
             self._dispatcher.fill(worker)
         if worker.asleep and not self._wakeups.sleep(worker):
@@ -123,6 +126,8 @@ class WorkerRegistry:
             set_priorities(worker, function, ())
         if worker.woken_for is function:
             self._wakeups.pass_on(worker)
+        if self._state.placement is not None and is_foreign(function):
+            self._state.placement.worker_deregistered(worker, function)
 
     def describe(self, worker: Worker, tags: frozenset[bytes] | None, resources: Mapping[bytes, int] | None) -> None:
         """The worker has these tags and resources, and those of its listener; None: the same as before.

@@ -44,6 +44,7 @@ class Function(ReadyQueue):
     def __init__(self, name: bytes) -> None:
         super().__init__()
         self.name = name
+        self.told_name = name  # by which workers and clients know it; of a shard, the name of the divided function
         self.limiter: Limiter | None = None  # limits, and queues for each key
         self.paused = False
         self.unloaded: Job | None = None  # the next job, if its payload is known not to be in memory

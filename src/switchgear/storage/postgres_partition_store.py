@@ -17,7 +17,7 @@ from switchgear.backoff import ReconnectBackoff
 from switchgear.engine.placement import is_copy, is_foreign
 from switchgear.errors import Fenced, StorageError
 from switchgear.model import Function, Job, Limiter, Schedule
-from switchgear.partitions import NodeLease, partition_of
+from switchgear.partitions import NodeLease, Shards, partition_of
 from switchgear.storage.base import JobQuery, Snapshot, Spare
 from switchgear.storage.function_rows import FunctionsById
 from switchgear.storage.postgres import DEFAULT_PAYLOAD_MEMORY_BYTES, PostgresStore
@@ -58,6 +58,7 @@ class PartitionStore(PostgresStore):
         self.partitions = PostgresPartitions(connection, self.url, lease_seconds, name)
         self.fence = self._writer.lease = self.partitions
         self.overrides: dict[bytes, int] = {}
+        self._shards = Shards({})
         self.for_owners: Container[int] = ()  # new jobs that go into the inbox, of graphs of several owners
         self._function_ids_end = 0
         self.schedule_changes = 0  # how many were staged
@@ -122,6 +123,10 @@ class PartitionStore(PostgresStore):
         """All nodes and partitions as they are now."""
         view = await self._alone(self.partitions.look)
         self.overrides = view.overrides
+        if view.shards != self._shards.counts:
+            self._shards = Shards(view.shards)
+            for function in self._functions.values():
+                function.told_name = self._shards.base_of(function.name)
         return view
 
     async def addresses(self) -> list[NodeAddress]:
@@ -157,6 +162,10 @@ class PartitionStore(PostgresStore):
         by_name = target == partition_of(function)
         await self._alone(lambda: self.partitions.place(function, source, target, by_name=by_name))
 
+    async def divide(self, function: bytes, partition: int, count: int, unplaced: Sequence[bytes]) -> None:
+        """Divide a function of a partition of this node into so many shards; 1: unite them. It must have no jobs."""
+        await self._alone(lambda: self.partitions.divide(function, partition, count, unplaced))
+
     async def evict(self, seen: NodeLease) -> bool:
         """Free all partitions of a dead node."""
         return await self._alone(lambda: self.partitions.evict(seen))
@@ -187,7 +196,8 @@ class PartitionStore(PostgresStore):
 
     def _learn_function(self, function_id: int, name: bytes) -> None:
         self._function_ids[name] = function_id
-        self._functions[function_id] = Function(name)
+        function = self._functions[function_id] = Function(name)
+        function.told_name = self._shards.base_of(name)
 
     async def _reserve_function_ids(self) -> None:
         if self._next_function_id + FUNCTION_IDS // 2 <= self._function_ids_end:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from switchgear.errors import StorageError
-from switchgear.partitions import PARTITIONS, NodeLease, PartitionOwner
+from switchgear.partitions import PARTITIONS, NodeLease, PartitionOwner, ShardCount
 from switchgear.storage.postgres_connection import NOT_AS_EXPECTED, PostgresConnection, PostgresRefusal, Step
 from switchgear.storage.postgres_fence import PostgresFence, signed, update_impatiently
 from switchgear.storage.postgres_rows import bigint, integer_array, integers
@@ -43,6 +43,7 @@ class ClusterView(NamedTuple):
     partitions: list[PartitionOwner]  # by number
     overrides: dict[bytes, int]  # the partitions of functions that were placed by operators
     inbox: list[StoredForOwner]  # of the partitions that this node owns, the first rows
+    shards: dict[bytes, ShardCount]  # of functions that are divided, or were
 
 
 class PostgresPartitions(PostgresFence):
@@ -83,9 +84,9 @@ class PostgresPartitions(PostgresFence):
 
     async def look(self) -> ClusterView:
         """All nodes and partitions as they are now."""
-        steps: list[Step] = [(STATEMENTS[name], ()) for name in ("node_leases", "partitions", "places")]
+        steps: list[Step] = [(STATEMENTS[name], ()) for name in ("node_leases", "partitions", "places", "shards")]
         steps.append((STATEMENTS["inbox"], (integer_array(sorted(self.owned)),)))
-        nodes, partitions, places, stored = await self._connection.run(steps)
+        nodes, partitions, places, divided, stored = await self._connection.run(steps)
         leases = []
         for row in range(nodes.ntuples):
             node_id, epoch, beat, lease_ms, is_leaving = (signed(nodes, place, row) for place in range(5))
@@ -97,7 +98,11 @@ class PostgresPartitions(PostgresFence):
             StoredForOwner(signed(stored, 0, row), signed(stored, 1, row), integers(stored.get_value(row, 2) or b""))
             for row in range(stored.ntuples)
         ]
-        return ClusterView(leases, owners, overrides, inbox)
+        shards = {
+            bytes(divided.get_value(row, 0) or b""): ShardCount(signed(divided, 1, row), signed(divided, 2, row))
+            for row in range(divided.ntuples)
+        }
+        return ClusterView(leases, owners, overrides, inbox, shards)
 
     async def empty_inbox(self, ids: Sequence[int], moved: Mapping[int, list[int]]) -> None:
         """Delete rows of the inbox whose jobs this node has taken, and put jobs of other partitions into theirs."""
@@ -165,6 +170,16 @@ class PostgresPartitions(PostgresFence):
         (_, result) = await self._fenced_update([self.fence(), step])
         if not result.ntuples:
             raise StorageError(f"this node does not own partition {source}")
+
+    async def divide(self, function: bytes, partition: int, count: int, unplaced: Sequence[bytes]) -> None:
+        """Divide a function of this partition, which this node owns, into so many shards; 1: unite them. It must have
+        no jobs. These functions are in the partitions of their names from then on."""
+        parameters = (function, bigint(partition), bigint(self.node_id), bigint(count))
+        steps: list[Step] = [self.fence(), (STATEMENTS["put_shards"], parameters)]
+        steps += [(STATEMENTS["drop_place_of_shard"], (name,)) for name in unplaced]
+        result = (await self._fenced_update(steps))[1]
+        if not result.ntuples:
+            raise StorageError(f"this node does not own partition {partition}")
 
     async def _fenced_update(self, steps: list[Step]) -> list[PGresult]:
         sent_s = time.monotonic()

@@ -290,6 +290,7 @@ class FunctionAnswer(TypedDict):
     node: NotRequired[str]  # the owner, if several servers own functions
     partition: NotRequired[int]  # of these functions
     placed: NotRequired[bool]  # by an operator
+    shard_of: NotRequired[PlainBytes]  # the divided function, if this is a shard of one
 
 
 class PlaceAnswer(TypedDict):
@@ -299,6 +300,7 @@ class PlaceAnswer(TypedDict):
     partition: int | None
     node: str | None  # the owner of the partition; none at this moment, or this is the only server
     placed: bool  # by an operator; otherwise the partition follows from the name
+    shards: NotRequired[list[PlainBytes]]  # the functions that it is divided into
 
 
 class PauseAnswer(TypedDict):
@@ -459,6 +461,7 @@ class JobExplanation(TypedDict):
     node: NotRequired[str]  # the owner of the function, if several servers own functions
     partition: NotRequired[int]
     placed: NotRequired[bool]  # by an operator
+    shard_of: NotRequired[PlainBytes]  # the divided function, if this is a job of a shard of one
 
 
 # --- schedules ---

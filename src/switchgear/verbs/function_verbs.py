@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from switchgear.partitions import PARTITIONS
+from switchgear.partitions import MOST_SHARDS, PARTITIONS
 from switchgear.verbs import answers, live_answers
 from switchgear.verbs.access import WORKERS, Role
 from switchgear.verbs.kinds import Boolean, PlainText, StartRate, Whole
@@ -126,6 +126,12 @@ FUNCTION_VERBS: Final = (
             ),
             Argument("partition", Whole(0, PARTITIONS - 1), "In the partition with this number.", metavar="N"),
             Argument("by_name", Boolean(), "In the partition that follows from its name, as before it was placed."),
+            Argument(
+                "shards",
+                Whole(1, MOST_SHARDS),
+                "Divide it into so many functions, each with an owner, while it has no jobs; 1: unite them.",
+                metavar="N",
+            ),
         ),
         Keeps.CHANGE,
         is_long=True,

@@ -113,10 +113,12 @@ class FunctionOperations:
 
     # --- placing ---
 
-    def place(self, function: str, beside: str | None, partition: int | None, by_name: bool | None) -> Steps:
+    def place(
+        self, function: str, beside: str | None, partition: int | None, by_name: bool | None, shards: int | None
+    ) -> Steps:
         """Where a function is. A single server has all of them; nodes that own functions answer themselves."""
         yield from ()
-        if beside is not None or partition is not None or by_name:
+        if beside is not None or partition is not None or by_name or shards is not None:
             raise Refused(REFUSED_CONFLICT, "this server has all functions: cluster.mode is not owners")
         answer: PlaceAnswer = {"function": function, "partition": None, "node": None, "placed": False}
         return answer

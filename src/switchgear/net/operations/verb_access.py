@@ -55,7 +55,7 @@ def check_arguments(context: OperationsContext, session: Session, verb: Operator
         return
     elif values.get("handle") is not None:
         job = yield from context.named_job(values["handle"])
-        session.require_job(verb.name, EVERYBODY, job.function.name)
+        session.require_job(verb.name, EVERYBODY, job.function.told_name)
         others = values.get("after") or values.get("jobs")
         if others:  # the job would learn how they end
             yield from check_handles(context, session, verb.name, others)
@@ -84,7 +84,7 @@ def check_handles(context: OperationsContext, session: Session, verb: str, handl
     for start in range(0, len(handles), 250):
         found = yield from context.hub.find_jobs([context.job_id(handle) for handle in handles[start : start + 250]])
         for job in found.values():
-            session.require_job(verb, EVERYBODY, job.function.name)
+            session.require_job(verb, EVERYBODY, job.function.told_name)
         yield False
 
 

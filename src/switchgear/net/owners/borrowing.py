@@ -125,9 +125,7 @@ class Borrowing(Peer):
         rooms: dict[Place, Told] = {}
         for function in self._engine.functions.values():
             if function.workers and is_foreign(function):
-                link = self._relay.links.get(self._relay.partition_of(function.name))
-                if link is not None:
-                    self._add_rooms(rooms, function, link)
+                self._add_places(rooms, function)
         told = self._told
         for place, room in rooms.items():
             if told.get(place) != room:
@@ -140,18 +138,35 @@ class Borrowing(Peer):
                     self._seen.pop((link, place), None)  # this worker will not be there again
         self._told = rooms
 
-    def _add_rooms(self, rooms: dict[Place, Told], function: Function, link: RelayLink) -> None:
+    def _add_places(self, rooms: dict[Place, Told], function: Function) -> None:
+        """What the owner of a function is told, or those of its shards: each is offered its share of the workers, and
+        one at least, so that a shard without jobs does not keep workers from the others for long."""
+        relay = self._relay
+        shards = relay.divided.shards
+        names = [name for name in shards.names(function.name) if not relay.is_ours(name)]
+        if not names:
+            if not shards.has_queue(function.name) or shards.base_of(function.name) != function.name:
+                return  # it has no jobs, or its workers have registered for the divided function
+            names = [function.name]
+        for name in names:
+            link = relay.links.get(relay.partition_of(name))
+            if link is not None:
+                self._add_rooms(rooms, function, link, name, len(names))
+
+    def _add_rooms(
+        self, rooms: dict[Place, Told], function: Function, link: RelayLink, name_at_owner: bytes, shares: int
+    ) -> None:
         """How many more jobs of a function each kind of its workers would start soon."""
         kinds = kinds_of(function)
         stops = self.is_stopping or not self._engine.handing_out
         for name, kind in kinds.items():
-            place = (function.name, name)
+            place = (name_at_owner, name)
             waiting = function.ready if len(kinds) == 1 else len(self._still_waiting(place))
             lately = max(self._ended[place], self._ended_before[place])
             offered = None
             if name != PLAIN or kind.count > 1:
                 offered = kind.offered(function, [each.copy for each in self._begun.get(place, NONE).values()])
-            rooms[place] = (link, 0 if stops else max(0, kind.idle + lately - waiting), offered)
+            rooms[place] = (link, 0 if stops else max(0, -(-kind.idle // shares) + lately - waiting), offered)
 
     def _still_waiting(self, place: Place) -> dict[int, Borrowed]:
         """The copies of a kind that no worker has begun."""
@@ -176,12 +191,17 @@ class Borrowing(Peer):
         self._seen[link, place] = self._seen.get((link, place), 0) + 1
         self._told[place] = (link, OUT_OF_DATE, None)  # the owner has one credit less
         try:
-            function = engine.function_named(message.function)
+            function = engine.function_named(self._relay.told_name(message.function))
         except Refused:
             link.send(Give(message.id, message.start))
             return
         # The last owner may have sent it before it lost the function.
-        if not is_foreign(function) or engine.has_job(message.id) or self.is_stopping or self._restores(function.name):
+        if (
+            not is_foreign(function)
+            or engine.has_job(message.id)
+            or self.is_stopping
+            or self._restores(message.function)
+        ):
             link.send(Give(message.id, message.start))
             return
         copy = self._copy(message, function)
@@ -197,7 +217,7 @@ class Borrowing(Peer):
             self.assigned(link, message)
         elif isinstance(message, ClaimsWanted):
             for each in list(self._borrowed.values()):
-                partition = self._relay.partition_of(each.copy.function.name)
+                partition = self._relay.partition_of(each.assign.function)
                 if each.link is not link and message.partitions >> partition & 1:
                     self._owner_lost(each)
             self.without_owner.claim_all(link, message.partitions, self._loop.time())
@@ -252,7 +272,7 @@ class Borrowing(Peer):
     def _forget(self, copy: Job) -> Borrowed | None:
         borrowed = self._borrowed.pop(copy.id, None)
         if borrowed is not None:
-            place = (copy.function.name, borrowed.kind)
+            place = (borrowed.assign.function, borrowed.kind)
             for copies in (self._waiting, self._begun):
                 some = copies.get(place)
                 if some is not None and some.pop(copy.id, None) is not None and not some:
@@ -272,7 +292,7 @@ class Borrowing(Peer):
         """This node is going to own these functions itself: what workers report waits from now on, and no copy of a job
         is entered any more."""
         self._is_restored = is_concerned
-        for borrowed in [each for each in self._borrowed.values() if is_concerned(each.copy.function.name)]:
+        for borrowed in [each for each in self._borrowed.values() if is_concerned(each.assign.function)]:
             self._owner_lost(borrowed)
 
     def end_restoring(self) -> None:
@@ -287,7 +307,7 @@ class Borrowing(Peer):
         run: they go on as its own jobs. Until `taken` is called for it, what the worker of a copy reports is noted."""
         concerned = self._restores
         runs = self.without_owner.take_ended(concerned)
-        for borrowed in [each for each in self._borrowed.values() if concerned(each.copy.function.name)]:
+        for borrowed in [each for each in self._borrowed.values() if concerned(each.assign.function)]:
             borrowed.worker = self._engine.adopted_runs.take_out(borrowed.copy)
             self.without_owner.forget(borrowed.copy.id)
             runs.append(borrowed)
@@ -325,7 +345,7 @@ class Borrowing(Peer):
     def resume(self, worker: Worker, job: Job, attempt: int, on_answer: Callable[[bool], object]) -> None:
         """A worker that had lost its connection still runs a job of another node, as the database has the job."""
         engine = self._engine
-        serves = job.function.name in {each.name for each in worker.order}
+        serves = self._relay.told_name(job.function.name) in {each.name for each in worker.order}
         if self.is_stopping or not serves or engine.has_job(job.id) or self._restores(job.function.name):
             self._hub.soon(lambda: on_answer(False))
             return
@@ -349,7 +369,7 @@ class Borrowing(Peer):
 
     def _enter_run(self, worker: Worker, assign: Assign) -> Borrowed:
         """Enter a run without an owner, to be claimed at the next one."""
-        copy = self._copy(assign, self._engine.function_named(assign.function))
+        copy = self._copy(assign, self._engine.function_named(self._relay.told_name(assign.function)))
         borrowed = self._borrowed[copy.id] = Borrowed(None, copy, assign, 0.0)
         self._engine.adopted_runs.enter_copy(copy, worker, self)
         self.without_owner.add(borrowed, self._loop.time())
@@ -399,7 +419,7 @@ class Borrowing(Peer):
         borrowed = self._forget(job)
         if borrowed is None:
             return
-        self._ended[job.function.name, borrowed.kind] += 1
+        self._ended[borrowed.assign.function, borrowed.kind] += 1
         start = borrowed.start
         is_report = retry is not None or not (job.is_dead or job.state is CANCELLED)
         if is_report:

@@ -66,6 +66,10 @@ class ClusterContext(OperationsContext):
         """Put a function of this node into a partition; see `OwnersMember.place`."""
         return self._member.place(function, partition)
 
+    def divide(self, function: bytes, count: int) -> Coroutine[Any, Any, bool]:
+        """Divide a function of this node into shards, or unite them; see `OwnersMember.divide`."""
+        return self._member.divide(function, count)
+
     def take_schedules(self) -> Reading[None]:
         """Take schedules of this node's functions that another node has changed so that they are."""
         yield from awaited(self.hub.reads.start(self._member.take_schedules()))

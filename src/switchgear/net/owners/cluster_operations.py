@@ -24,6 +24,7 @@ from switchgear.net.operations.verb_steps import Steps
 from switchgear.net.owners.answer_merging import MERGES, NodePart
 from switchgear.net.owners.cluster_context import ClusterContext
 from switchgear.net.owners.cluster_cycles import ClusterCycles
+from switchgear.net.owners.divided_verbs import DividedVerbs
 from switchgear.net.owners.live_row_merging import LIVE_VERBS, MERGE_ROWS
 from switchgear.net.owners.node_requests import CHANGE_SECONDS, LIST_SECONDS, NodeRequests, NodeSilent, value_of
 from switchgear.net.owners.verb_parts import (
@@ -67,6 +68,7 @@ class ClusterOperations(Operations):
         self._part_slots = VerbSlots(COLLECTING)
         self._parts = VerbParts(self, context, lambda: member.relay)
         self._requests = NodeRequests(member, self._parts)
+        self._divided = DividedVerbs(member, self._requests)
         self._cycles = ClusterCycles(hub, lambda: member.job_heads)
 
     def part_in_steps(self, verb: str, given: dict[str, Any], answers: list[Any]) -> Iterator[Step]:
@@ -75,6 +77,10 @@ class ClusterOperations(Operations):
 
     def in_steps(self, verb: str, arguments: dict[str, Any], answers: list[Any]) -> Iterator[Step]:
         if verb in TEXT_VERBS:  # the text protocol has checked permissions, and writes the audit log
+            name = bytes_of(arguments["function"], verb)
+            names = self._member.relay.divided.shards.names(name)
+            if names:
+                self._divided.refuse(verb, name.decode("utf-8", "backslashreplace"), names)
             answers.append(
                 (yield from self._requests.at_owner(VERBS[verb], arguments, bytes_of(arguments["function"], verb)))
             )
@@ -87,6 +93,11 @@ class ClusterOperations(Operations):
         reach = row.reach
         if reach is Reach.HERE:
             return (yield from self.answered_here(row, values))
+        shards = self._divided.names(values.get("function"))
+        if row.name == "place" and (shards or values["shards"] is not None):
+            return (yield from self._divided.place(row, given, values))
+        if shards:
+            return (yield from self._divided.answered(row, given, values, shards))
         if reach is Reach.FUNCTION:
             return (yield from self._requests.at_owner(row, given, values["function"].encode()))
         if reach is Reach.SCHEDULE:
@@ -181,6 +192,7 @@ class ClusterOperations(Operations):
             return parts[0].value
         if job.state in FINAL_STATES and not row.changes and not self._hub.engine.has_job(job_id):
             return (yield from self._parts.carry_out_here(row.name, given))
+        self._divided.refuse_job(job, handle)
         return (yield from self._requests.at_owner(row, given, job.function.name))
 
     def _everywhere(

@@ -42,6 +42,9 @@ class CrossNodeGraphs:
 
     def __init__(self, hub: Hub, store: Inbox, relay: Relay, look_soon: Callable[[], None]) -> None:
         self.waiting: set[int] = set()  # jobs that are not stored yet
+        # Jobs of a function that was divided or united while they were stored. Their rows have the name that it had, so
+        # their row of the inbox stays until they have ended: another owner finds them by it.
+        self._renamed: set[int] = set()
         self.taken = 0  # jobs that this node has taken
         self._hub = hub
         self._store = store
@@ -97,6 +100,8 @@ class CrossNodeGraphs:
         changing = {job.id for job in (*hub.engine.changed, *hub.changes.uncommitted())}
         changing -= self.waiting
         is_own = hub.engine.foreign_predecessors.is_own
+        renamed = self._renamed = {job_id for job_id in self._renamed if is_own(job_id)}
+        rows = [row for row in rows if renamed.isdisjoint(row.jobs)]
         wanted = [job_id for row in rows for job_id in row.jobs if job_id not in changing and not is_own(job_id)]
         found = await self._store.read_jobs(wanted)
         hub.begin_turn()
@@ -105,10 +110,13 @@ class CrossNodeGraphs:
         for job in sorted(found.values(), key=lambda job: job.id):
             if job.state in FINAL_STATES:
                 continue
-            if not relay.is_ours(job.function.name):
-                moved.setdefault(relay.partition_of(job.function.name), []).append(job.id)
-            else:
-                job.function = hub.engine.function_named(job.function.name)
+            name = relay.divided.queue_of_stored(job.function.name, job.id)
+            if not relay.is_ours(name) or name != job.function.name:
+                moved.setdefault(relay.partition_of(name), []).append(job.id)
+            if relay.is_ours(name):
+                if name != job.function.name:
+                    self._renamed.add(job.id)
+                job.function = hub.engine.function_named(name)
                 hub.engine.ready_queues.rank_last(job)
                 jobs.append(job)
         await hub.adopt(Snapshot(next_job_id=0, jobs=jobs, has_all_unsuccessful=False))

@@ -27,6 +27,7 @@ from switchgear.net.hub import Hub
 from switchgear.net.owners.borrowing import Borrowing
 from switchgear.net.owners.channels import ClusterChannels
 from switchgear.net.owners.cross_node_graphs import CrossNodeGraphs
+from switchgear.net.owners.divided_functions import refuse_in_use
 from switchgear.net.owners.foreign_edges import ForeignEdges, JobHeads
 from switchgear.net.owners.function_gateway import FunctionGateway
 from switchgear.net.owners.function_places import follow_places, placed_in
@@ -37,7 +38,7 @@ from switchgear.net.owners.link_tls import TLS_SCHEME, LinkTls
 from switchgear.net.owners.messages import LookSoon
 from switchgear.net.owners.relay import AskRoom, Relay, RelayLink
 from switchgear.net.owners.run_adoption import CLAIMABLE_US, RunAdoption
-from switchgear.partitions import FREE, NodeWatch, partition_of
+from switchgear.partitions import FREE, NodeWatch, partition_of, spread_over_nodes
 from switchgear.postgresql import is_postgresql
 from switchgear.storage.base import Snapshot
 from switchgear.storage.postgres_fence import LOOKS_PER_LEASE
@@ -217,7 +218,8 @@ class OwnersMember:
     async def _read_view(self) -> ClusterView:
         """Read what the database says about nodes, partitions and placed functions."""
         view = self._view = await self._store.look()
-        follow_places(self.relay, view.overrides)
+        self._hub.begin_turn()
+        follow_places(self.relay, view.overrides, view.shards)
         return view
 
     async def _look_and_follow(self) -> None:
@@ -351,9 +353,14 @@ class OwnersMember:
             relay.absent -= absent
             self._start_restored(f"{len(absent)} functions placed here")
 
-    async def _restore(self, is_taken: Callable[[bytes], bool], partitions: Collection[int]) -> None:
+    async def _restore(self, is_wanted: Callable[[bytes], bool], partitions: Collection[int]) -> None:
         """Restore the jobs of these functions beside those that this node has, and let their runs go on."""
         hub, engine = self._hub, self._hub.engine
+        has_queue = self.relay.divided.shards.has_queue
+
+        def is_taken(name: bytes) -> bool:
+            return has_queue(name) and is_wanted(name)
+
         self._restoring_since_s = time.monotonic()
         await self._new_ids()
         hub.begin_turn()
@@ -368,6 +375,7 @@ class OwnersMember:
                 restored[function] = function.paused
                 function.paused = True  # until everything is there
             own_runs = self._borrowing.take_out()
+            self.relay.divided.serve(is_taken)
             try:
                 await hub.adopt(snapshot, CLAIMABLE_US)
                 await self._adoption.own_runs(own_runs)
@@ -399,7 +407,8 @@ class OwnersMember:
         relay = self.relay
 
         def is_concerned(name: bytes) -> bool:
-            return relay.partition_of(name) in partitions and name not in relay.absent
+            has_queue = relay.divided.shards.has_queue(name)
+            return has_queue and relay.partition_of(name) in partitions and name not in relay.absent
 
         self._hub.begin_turn()
         await self._store_changes()
@@ -436,7 +445,10 @@ class OwnersMember:
             await asyncio.sleep(0)
             hub.begin_turn()
         hub.payloads.resident_bytes -= handed_over.resident_bytes
+        divided = relay.divided
         for worker, function in handed_over.registrations:
+            if divided.serves_base(worker, function.name):
+                continue  # it borrows jobs of this shard from now on
             if worker.alive and not isinstance(worker.peer, LinkSession):
                 engine.can_do(worker, engine.function_named(function.name), timeouts.get((worker, function), 0))
         for worker, job in handed_over.runs:
@@ -473,6 +485,31 @@ class OwnersMember:
             await self._hand_over_functions(lambda name: name == function, drain_seconds)
             await self._store.place(function, source, target)
             self._let_others_look()
+            await self._look_and_follow()
+            return True
+
+    async def divide(self, function: bytes, count: int) -> bool:
+        """Divide a function of this node into shards, or with 1 unite those that it has, all of which must be this
+        node's; False if something of that is another node's. Raises Refused if it has jobs or settings that would be
+        lost, and StorageError, and then the database says whether it is divided."""
+        async with self._changing:
+            relay = self.relay
+            shards = relay.divided.shards
+            source = relay.partition_of(function)
+            names = [function] if count > 1 else shards.names(function)
+            if source not in relay.ready or self._is_leaving or not all(map(relay.is_ours, names)):
+                return False
+            self._hub.begin_turn()
+            await self._store_changes()
+            self._hub.begin_turn()
+            engine = self._hub.engine
+            usual_limit = engine.settings.jobs_per_function
+            found = [engine.functions[name] for name in names if name in engine.functions]
+            for each in found:
+                refuse_in_use(each, usual_limit, engine.schedules.values(), self.bound_to_functions.values())
+            relay.absent.update(names)  # if anything fails, they are restored with the next look
+            await self._hand_over_functions(set(names).__contains__, 0.0)
+            await self._store.divide(function, source, count, names if count == 1 else ())
             await self._look_and_follow()
             return True
 
@@ -518,6 +555,12 @@ class OwnersMember:
             return []
         nodes = [OtherNode(node.name, self._usable_link(node.id)) for node in view.nodes if node.id != self._node_id]
         return sorted(nodes, key=lambda node: node.name)
+
+    def spread(self, function: bytes, count: int) -> list[int]:
+        """Partitions for so many shards of a function, of different nodes as far as there are nodes."""
+        view = self._view
+        first = self.relay.partition_of(function)
+        return [] if view is None else spread_over_nodes(count, view.partitions, first)
 
     def owner_of(self, function: bytes) -> OtherNode | None:
         """The other node that owns a function; `None` if this node or no node owns it."""

@@ -19,12 +19,13 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
 from switchgear.engine.engine import Engine
-from switchgear.engine.placement import BORROWED, FOREIGN_LIMIT, Placement
+from switchgear.engine.placement import BORROWED, FOREIGN_LIMIT, Placement, is_foreign
 from switchgear.engine.submit_options import SubmitOptions
 from switchgear.errors import Refused
 from switchgear.model import FINAL_STATES, Cause, Function, Job, JobState, Peer, Worker
 from switchgear.net.owners.channels import ClusterChannels
 from switchgear.net.owners.cross_node_graphs import CrossNodeGraphs
+from switchgear.net.owners.divided_functions import DividedFunctions
 from switchgear.net.owners.foreign_edges import ForeignEdges
 from switchgear.net.owners.messages import (
     Accepted,
@@ -39,6 +40,7 @@ from switchgear.net.owners.messages import (
     Unwatch,
     Warn,
     Watch,
+    from_option_values,
     option_values,
     options_of,
 )
@@ -119,6 +121,7 @@ class Relay(Placement):
         self.ids_end = 0  # this node may use ids below it
         self.ready: set[int] = set()  # partitions that this node has, with all their jobs
         self.overrides: dict[bytes, int] = {}
+        self.divided = DividedFunctions(engine, self.is_ours)
         self.is_adopting: Callable[[bytes], bool] | None = None  # functions that it has restored, and not opened yet
         self.absent: set[bytes] = set()  # functions of such partitions whose jobs it does not have, or not any more
         self.links: dict[int, RelayLink] = {}  # by partition, the link to its owner
@@ -148,7 +151,9 @@ class Relay(Placement):
         return sum(1 << partition for partition in ready)
 
     def is_ours(self, name: bytes) -> bool:
-        return partition_of(name, self.overrides) in self.ready and name not in self.absent
+        if name in self.absent or not self.divided.shards.has_queue(name):
+            return False
+        return partition_of(name, self.overrides) in self.ready
 
     def may_claim(self, name: bytes) -> bool:
         """Whether other nodes can claim runs of this function here."""
@@ -167,6 +172,11 @@ class Relay(Placement):
         if len(self._unanswered) >= MOST_UNANSWERED:
             raise Refused(REFUSED_FULL, "too many submissions wait for other nodes")
         engine = self.engine
+        if not self.divided.shards.has_queue(function.name):
+            key = unique or (options.name if options is not None else b"")
+            function = self.divided.function(self.divided.queue_for(function.name, key))
+            if self.is_ours(function.name) and not is_foreign(function):
+                return engine.submit(function.name, unique, payload, priority, delivery, subscriber, options)
         job_id = options.job_id if options is not None and options.job_id else engine.reserve_id()
         job = Job(job_id, function, unique, payload, priority, delivery, engine.now_us)
         speaker = engine.speaker
@@ -189,6 +199,27 @@ class Relay(Placement):
             job.payload = b""
             engine.promise(job)
         return job
+
+    # --- divided functions ---
+
+    def told_name(self, name: bytes) -> bytes:
+        return self.divided.shards.base_of(name)
+
+    def function_for_graph(self, function: Function) -> Function:
+        return self.engine.function_named(self.divided.queue_for(function.name, b""))
+
+    def shards_here(self, function: Function) -> Sequence[Function]:
+        return self.divided.own_shards(function.name)
+
+    def worker_registered(
+        self, worker: Worker, function: Function, timeout_us: int, priorities: tuple[int, ...]
+    ) -> None:
+        self.divided.register(worker, function, timeout_us, priorities)
+
+    def worker_deregistered(self, worker: Worker, function: Function) -> None:
+        self.divided.deregister(worker, function)
+
+    # --- jobs that stand for those of other nodes ---
 
     def watch(self, job: Job) -> None:
         """A peer has subscribed to a job of another node."""
@@ -309,6 +340,11 @@ class Relay(Placement):
     # --- to the owners ---
 
     def _pass_on(self, shadow: Shadow) -> None:
+        submit = shadow.submit
+        if submit is not None and not self.divided.shards.has_queue(submit.function):  # divided or united meanwhile
+            key = submit.unique or from_option_values(submit.options, 0).name
+            shadow.job.function = self.divided.function(self.divided.queue_for(submit.function, key))
+            submit.function = shadow.job.function.name
         partition = self.partition_of(shadow.job.function.name)
         link = self.links.get(partition)
         if link is None:

@@ -156,7 +156,7 @@ class RunsWithoutOwner:
             return
         claims: dict[RelayLink, list[Borrowed]] = {}
         for borrowed in self._runs.values():
-            link = self._relay.links.get(self._relay.partition_of(borrowed.copy.function.name))
+            link = self._relay.links.get(self._relay.partition_of(borrowed.assign.function))
             if link is not None and borrowed.claimed_at is None and not borrowed.is_incomplete:
                 claims.setdefault(link, []).append(borrowed)
         for link, runs in claims.items():
@@ -169,7 +169,7 @@ class RunsWithoutOwner:
         runs = [
             each
             for each in self._runs.values()
-            if partitions >> partition_of(each.copy.function.name) & 1 and not each.is_incomplete
+            if partitions >> partition_of(each.assign.function) & 1 and not each.is_incomplete
         ]
         self._send(link, runs, partitions)
 
@@ -209,9 +209,7 @@ class RunsWithoutOwner:
     def take_ended(self, is_concerned: Callable[[bytes], bool]) -> list[Borrowed]:
         """Remove and return the runs of functions that this node is going to own itself, whose workers have reported
         the end already."""
-        ended = [
-            each for each in self._runs.values() if each.report is not None and is_concerned(each.copy.function.name)
-        ]
+        ended = [each for each in self._runs.values() if each.report is not None and is_concerned(each.assign.function)]
         for each in ended:
             del self._runs[each.copy.id]
         return ended

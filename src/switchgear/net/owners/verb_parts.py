@@ -24,7 +24,7 @@ from switchgear.protocols.handles import number_in_handle
 from switchgear.protocols.pending_read import awaited
 from switchgear.refusals import REFUSED_LIMIT, REFUSED_STORAGE
 from switchgear.verbs.answers import PlaceAnswer
-from switchgear.verbs.operator_verb import Reach, checked
+from switchgear.verbs.operator_verb import OperatorVerb, Reach, checked
 from switchgear.verbs.table import VERBS
 
 __all__ = ["GIVE_SCHEDULE", "HOLDERS_OF_KEY", "ROOM_FOR", "SPAWN_FOREIGN", "TEXT_VERBS", "VerbParts"]
@@ -76,7 +76,7 @@ class VerbParts:
         if row is None or row.reach is Reach.HERE:
             raise ValueError(f"{verb[:100]}: no other node is asked for that")
         if row.reach in (Reach.FUNCTION, Reach.JOBS, Reach.SCHEDULE) and given.get("function") is not None:
-            self._refuse_moved(bytes_of(given["function"], "function"))
+            self._refuse_moved(bytes_of(given["function"], "function"), row)
         elif row.reach is Reach.SCHEDULE:
             function = yield from self._context.find_schedule_function(bytes_of(given["name"], "name"))
             if function is not None:
@@ -98,8 +98,12 @@ class VerbParts:
         except StorageError as error:
             raise Refused(REFUSED_STORAGE, str(error)) from error
 
-    def _refuse_moved(self, function: bytes) -> None:
-        if not self._relay().is_ours(function):
+    def _refuse_moved(self, function: bytes, row: OperatorVerb | None = None) -> None:
+        relay = self._relay()
+        is_here = relay.is_ours(function)
+        if row is not None and row.name == "place" and relay.divided.shards.names(function):
+            is_here = relay.partition_of(function) in relay.ready  # where it is divided and united
+        if not is_here:
             raise FunctionMoved
 
     def _refuse_moved_job(self, handle: str, *, changes: bool) -> Steps:
@@ -123,15 +127,24 @@ class VerbParts:
         rows = yield from self._operations.answered_here(VERBS["functions"], {})
         for row in rows:
             row |= self._placed(bytes_of(row["name"], "name"))
-        rows += yield from in_steps(self._worker_row, self._context.foreign_functions())
+        for some in (yield from in_steps(self._worker_rows, self._context.foreign_functions())):
+            rows += some
         return rows
 
-    def _worker_row(self, function: Function) -> dict[str, Any]:
-        return {"name": plain(function.name), "workers": self._context.worker_count(function)}
+    def _worker_rows(self, function: Function) -> list[dict[str, Any]]:
+        """How many workers this node has for a function of another node, or for each of its shards that are others'."""
+        relay = self._relay()
+        names = [name for name in relay.divided.shards.names(function.name) if not relay.is_ours(name)]
+        count = self._context.worker_count(function)
+        return [{"name": plain(name), "workers": count} for name in names or [function.name]]
 
     def _placed(self, function: bytes) -> dict[str, Any]:
         relay = self._relay()
-        return {"partition": relay.partition_of(function), "placed": function in relay.overrides}
+        placed: dict[str, Any] = {"partition": relay.partition_of(function), "placed": function in relay.overrides}
+        base = relay.told_name(function)
+        if base != function:
+            placed["shard_of"] = plain(base)
+        return placed
 
     def _explain(self, given: dict[str, Any]) -> Steps:
         row = VERBS["explain"]
@@ -172,10 +185,14 @@ class VerbParts:
         name, relay = values["function"].encode(), self._relay()
         if not name:
             raise ValueError("function is missing: expected a text that is not empty")
-        ways = [way for way in ("beside", "partition", "by_name") if values[way] not in (None, False)]
+        ways = [way for way in ("beside", "partition", "by_name", "shards") if values[way] not in (None, False)]
         if len(ways) > 1:
             raise ValueError(f"{ways[0]} and {ways[1]} contradict each other")
-        if ways:
+        if values["shards"] is not None:
+            dividing = self._context.divide(name, values["shards"])
+            if not (yield from awaited(self._context.hub.reads.start(dividing))):
+                raise FunctionMoved
+        elif ways:
             target: int | None = None
             if values["beside"] is not None:
                 target = relay.partition_of(values["beside"].encode())
@@ -192,13 +209,16 @@ class VerbParts:
             "node": self._context.owner_name(name),
             "placed": name in relay.overrides,
         }
+        names = relay.divided.shards.names(name)
+        if names:
+            answer["shards"] = [plain(each) for each in names]
         return answer
 
     def _live_functions(self, given: dict[str, Any]) -> Steps:
         """The rows of a live table, and how many workers this node has for functions of others."""
         rows = yield from self._live_rows("functions")
-        foreign = yield from in_steps(self._worker_row, self._context.foreign_functions())
-        return {"rows": rows, "workers": [[row["name"], row["workers"]] for row in foreign]}
+        foreign = yield from in_steps(self._worker_rows, self._context.foreign_functions())
+        return {"rows": rows, "workers": [[row["name"], row["workers"]] for some in foreign for row in some]}
 
     def _live_workers(self, given: dict[str, Any]) -> Steps:
         return (yield from self._live_rows("workers"))

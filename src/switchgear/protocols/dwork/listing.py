@@ -44,7 +44,7 @@ def on_lookup(session: DworkSessionBase, envelope: Message, query: Query) -> Ite
     if job is None:
         found = yield from session.context.find_named(frozenset([query.name]))
         job = session.engine.named(query.name) or found.get(query.name)
-    if job is None or job.function.name != session.function.name:
+    if job is None or job.function.told_name != session.function.told_name:
         session.answer(envelope, with_reason(QueryType.NOT_FOUND, f"there is no task {shown(query.name)}"))
         return
     worker = job.worker
@@ -120,7 +120,7 @@ def tasks_between(session: DworkSessionBase, start: int, stop: int) -> Reading[l
         job = engine.look_at(job_id)
         if job is not None:
             found[job_id] = job
-    return [job for _, job in sorted(found.items()) if job.function.name == session.function.name]
+    return [job for _, job in sorted(found.items()) if job.function.told_name == session.function.told_name]
 
 
 def describe(job: Job, name: bytes) -> Task:

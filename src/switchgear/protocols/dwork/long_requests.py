@@ -117,7 +117,7 @@ def created_before(session: DworkSessionBase, query: Query, reader: RequestReade
 def add_finished(session: DworkSessionBase, names: set[bytes], since_us: int, done: set[bytes]) -> Reading[None]:
     if names:
         found = yield from session.context.find_named(frozenset(names), since_us)
-        done.update([name for name, job in found.items() if job.function.name == session.function.name])
+        done.update([name for name, job in found.items() if job.function.told_name == session.function.told_name])
 
 
 def unkept_of(jobs: list[Job]) -> Generator[Step, None, list[Job]]:

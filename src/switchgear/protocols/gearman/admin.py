@@ -166,7 +166,7 @@ def unfinished_jobs(session: GearmanSession) -> Iterator[Job]:
     """All unfinished jobs by id, in portions: those that exist when their turn comes."""
     from_id = 0
     while some := list(islice(session.engine.unfinished_jobs(from_id), LINES_AT_ONCE)):
-        yield from [job for job in some if session.may_see(job.function.name)]
+        yield from [job for job in some if session.may_see(job.function.told_name)]
         from_id = some[-1].id + 1
 
 
@@ -203,7 +203,7 @@ def on_cancel(session: GearmanSession, words: Words) -> bytes:
     job = session.engine.job(session.job_id(words[1]))
     if job is None:
         return UNKNOWN_JOB
-    session.require_job("cancel", EVERYBODY, job.function.name)
+    session.require_job("cancel", EVERYBODY, job.function.told_name)
     session.engine.cancel(job)
     return OK
 

@@ -318,7 +318,7 @@ class RecordReader:
             raise Refused(REFUSED_LIMIT, "no memory for the options of the jobs of the graph")
         delivery = Delivery.WAIT if wait else Delivery.HANDLE
         subscriber = session if wait else None
-        functions = session.engine.function_named(function)
+        functions = session.engine.function_for_graph(function)
         self._templates.append(self._submission.template(functions, read.options, read.priority, delivery, subscriber))
 
 

@@ -29,7 +29,7 @@ REASONS: Final = {
 def job_push(prefix: bytes, worker: Worker, job: Job, payload: bytes, wants_traces: bool) -> bytes:
     """The packet with a job for a worker that has granted credit. Optimised, because every job of our own workers
     passes here."""
-    name = job.function.name
+    name = job.function.told_name
     unique = job.unique
     if unique and unique.startswith(PAYLOAD_KEY):
         unique = job.client_unique

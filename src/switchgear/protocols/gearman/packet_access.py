@@ -97,7 +97,7 @@ def check_packet(session: GearmanSession, kind: int, body: bytes) -> None:
     elif kind in NAMES_JOB:
         job = session.engine.look_at(session.job_id(first_argument(first)))
         if job is not None:
-            function = job.function.name
+            function = job.function.told_name
     session.require(Packet(kind).name, roles, function)
 
 

@@ -82,7 +82,7 @@ def watch_ended(session: GearmanSession, handle: bytes, job_id: int) -> Iterator
     """Send the end of a finished job, if it is known."""
     job = yield from session.ended_job(job_id)
     if job is not None:
-        session.require_job("WATCH", EVERYBODY, job.function.name)
+        session.require_job("WATCH", EVERYBODY, job.function.told_name)
     if job is None and session.engine.has_job(job_id):
         on_watch(session, handle)  # retried meanwhile
     elif job is None:
@@ -98,7 +98,7 @@ def watch_elsewhere(session: GearmanSession, handle: bytes, job_id: int) -> Iter
     if job is None:
         session.send(response(Packet.WATCH_RES, handle, UNKNOWN))
         return
-    session.require_job("WATCH", EVERYBODY, job.function.name)
+    session.require_job("WATCH", EVERYBODY, job.function.told_name)
     if job.state in FINAL_STATES:
         session.send(response(Packet.WATCH_RES, handle, state_word(job)))
         tell_end(session, job)

@@ -125,7 +125,7 @@ def send_assign(session: GearmanSession, job: Job) -> None:
     payload = job.payload
     if payload is None:
         payload = b""
-    name = job.function.name
+    name = job.function.told_name
     start = ASSIGN.start(session.prefix, job.id, len(name) + len(payload) + 2)
     if len(payload) <= session.setup.long_answer_bytes:
         session.out.append(b"%b%d\0%b\0%b" % (start, job.id, name, payload))
@@ -150,7 +150,7 @@ def on_grab_job_uniq(session: GearmanSession, body: bytes) -> None:
 
 
 def send_assign_uniq(session: GearmanSession, job: Job) -> None:
-    fields = (assign(session, job), job.function.name, job.client_unique, job.payload or b"")
+    fields = (assign(session, job), job.function.told_name, job.client_unique, job.payload or b"")
     session.out.append(response(Packet.JOB_ASSIGN_UNIQ, *fields))
 
 
@@ -163,7 +163,7 @@ def on_grab_job_all(session: GearmanSession, body: bytes) -> None:
 
 
 def send_assign_all(session: GearmanSession, job: Job) -> None:
-    fields = [assign(session, job), job.function.name, job.client_unique]
+    fields = [assign(session, job), job.function.told_name, job.client_unique]
     kind = Packet.JOB_ASSIGN_UNIQ
     if job.reducer:
         fields.append(job.reducer)

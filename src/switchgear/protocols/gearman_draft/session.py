@@ -295,7 +295,7 @@ class DraftSession(ByteSession):
                 job = yield from self.ended_job(request.job_id)
         except Refused as refused:
             return self.refusal(refused)
-        if job is None or (self.is_guarded and not self.permissions.covers(job.function.name)):
+        if job is None or (self.is_guarded and not self.permissions.covers(job.function.told_name)):
             return UNKNOWN_HANDLE
         if job.entry_bytes and job.delivery and job.state in FINAL_STATES:
             self.await_commit()  # its end may not be stored yet
@@ -387,7 +387,7 @@ def assign_when_read(session: DraftSession, worker: Worker, wait: PendingRead) -
 
 def assign(session: DraftSession, job: Job) -> None:
     session.task = job.id
-    session.send(packet(Packet.JOB_ASSIGN_RES, Assignment(job.function.name, job.payload or b"").pack()))
+    session.send(packet(Packet.JOB_ASSIGN_RES, Assignment(job.function.told_name, job.payload or b"").pack()))
 
 
 def on_status_announce(session: DraftSession, body: bytes) -> None:

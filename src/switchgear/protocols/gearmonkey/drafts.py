@@ -97,7 +97,7 @@ class Drafts:
 
     def put_back(self, job: Job, extras: Fields) -> None:
         """Restore the draft of a job whose push was undone; it may be pushed again."""
-        draft = Draft(job.function.name)
+        draft = Draft(job.function.told_name)
         draft.fields = {STATUS: IDLE, INPUT: job.payload or b"", **extras}
         if job.trace:
             draft.fields[TRACE] = job.trace

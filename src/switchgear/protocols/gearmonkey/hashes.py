@@ -69,7 +69,7 @@ def hidden_from_us(session: GearMonkeySession, job: Job) -> int:
 def find_job(session: GearMonkeySession, key: Key) -> Job | None:
     """The job of a key, if it is to be shown; data of the store must have been read (`GearMonkeySession.must_read`)."""
     job = session.found_job(key.number)
-    if job is None or job.function.name != key.function:
+    if job is None or job.function.told_name != key.function:
         return None
     if job.state in FINAL_STATES and hidden_from_us(session, job) <= session.engine.now_us:
         return None
@@ -218,7 +218,7 @@ def write(session: GearMonkeySession, command: Command, *, counts: bool) -> None
         write_draft(session, draft, fields)
     elif (job is None or INPUT in fields) and session.must_read(command, (key,), with_payloads=True):
         return
-    elif job is not None and job.function.name == key.function:
+    elif job is not None and job.function.told_name == key.function:
         session.require("HMSET of a job that was pushed", WORK)
         usual, extras = usual_fields(job), session.setup.extras.of(job.id)
         new = sum(name not in usual and name not in extras for name in fields)
@@ -335,7 +335,7 @@ def report_late(session: GearMonkeySession, job: Job, said: Report) -> None:
 
 def note_end(session: GearMonkeySession, job: Job) -> None:
     session.setup.extras.forget(job.id)
-    session.setup.locks.job_ended(job.id, job.function.name, job.finished_us)
+    session.setup.locks.job_ended(job.id, job.function.told_name, job.finished_us)
 
 
 def write_ended(session: GearMonkeySession, key: Key, fields: Fields) -> None:

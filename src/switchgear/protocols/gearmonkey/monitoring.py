@@ -211,7 +211,7 @@ def scan_jobs(session: GearMonkeySession, cursor: int, count: int, keys: list[tu
     """Add the keys of unfinished jobs, by id; returns where to go on, 0 at the end."""
     jobs = list(islice(session.engine.unfinished_jobs(cursor - PARTS), count))
     for job in jobs:
-        keys.append((b"job:%b:%d" % (job.function.name, job.id), TYPES[KeyKind.JOB]))
+        keys.append((b"job:%b:%d" % (job.function.told_name, job.id), TYPES[KeyKind.JOB]))
     return PARTS + jobs[-1].id + 1 if len(jobs) == count else 0
 
 

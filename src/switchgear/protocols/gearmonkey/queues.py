@@ -135,7 +135,7 @@ def draft_of(session: GearMonkeySession, key: Key, job_id: int) -> Draft:
     if draft is not None and draft.fields:
         return draft
     job = session.engine.job(job_id)
-    if job is not None and job.function.name == key.function:
+    if job is not None and job.function.told_name == key.function:
         raise PeerError(f"job {job_id} is pushed already", code="ERR")
     raise PeerError(f"there is nothing to push: its hash, with the id {job_id}, was not written", code="ERR")
 
@@ -272,7 +272,7 @@ def find_ended(session: GearMonkeySession, key: Key) -> Ended | None:
     if ended is not None or session.engine.has_job(key.number):
         return ended
     job = session.found_job(key.number)
-    if job is None or job.function.name != key.function:
+    if job is None or job.function.told_name != key.function:
         return None
     if job.state not in FINAL_STATES and session.is_elsewhere(job):
         return None

@@ -422,7 +422,7 @@ class GearMonkeySession(ByteSession):
         the key of the queue that follows.
         """
         priority = HIGH if job.priority == URGENT else job.priority
-        self.send(array((bulk(queue_key(job.function.name, priority)), bulk(b"%d" % job.id))))
+        self.send(array((bulk(queue_key(job.function.told_name, priority)), bulk(b"%d" % job.id))))
 
     def is_held(self, job: Job) -> bool:
         """Whether this or another GearMonkey connection holds the job."""

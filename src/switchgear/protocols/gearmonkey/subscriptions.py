@@ -326,13 +326,13 @@ class ChannelSubscriptions(Peer):
     def job_started(self, job: Job) -> None:
         worker = job.worker
         if worker is not None and worker.protocol != self._protocol and self._broadcast.tells_start(job):
-            self.publish(CHANNEL + job.function.name, b"start:%d" % job.id)
+            self.publish(CHANNEL + job.function.told_name, b"start:%d" % job.id)
 
     def job_finished(self, job: Job) -> None:
         if job.id == self.spoken_for:
             self.spoken_for = 0
         elif self._broadcast.tells_end(job):
-            self.publish(CHANNEL + job.function.name, END + b"%d" % job.id, promised=bool(job.delivery))
+            self.publish(CHANNEL + job.function.told_name, END + b"%d" % job.id, promised=bool(job.delivery))
 
 
 def check_number(session: GearMonkeySession, more: int) -> None:

@@ -126,12 +126,12 @@ class LockWait:
 
     @staticmethod
     def key_of(job: Job) -> Key:
-        return Key(KeyKind.LOCK, job.function.name, job.id)
+        return Key(KeyKind.LOCK, job.function.told_name, job.id)
 
     def job_finished(self, session: GearMonkeySession, job: Job) -> None:
         """Handle the end of one of the jobs. The first waiting client gets the token of its lock list."""
         text = self.texts.get(self.key_of(job))
-        ended = session.setup.locks.job_ended(job.id, job.function.name, job.finished_us)
+        ended = session.setup.locks.job_ended(job.id, job.function.told_name, job.finished_us)
         if text is None or ended.is_taken:
             return
         ended.is_taken = True

@@ -283,11 +283,11 @@ class BatchGraph:
         options.name, options.predecessors, options.edges = b"", (), b""
         template = self._template
         if template is None or not (
-            template.function.name == submission.function
+            template.function.told_name == submission.function
             and template.priority == submission.priority
             and template.options == options
         ):
-            function = self._session.engine.function_named(submission.function)
+            function = self._session.engine.function_for_graph(submission.function)
             template = self.graph.template(function, options, submission.priority, Delivery.HANDLE)
             self._template = template
         numbers.append(self.graph.add(template, submission.payload, name, predecessors, (), edges))

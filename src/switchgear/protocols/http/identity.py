@@ -52,7 +52,7 @@ def check_request(session: HttpSession, head: RequestHead, plan: RoutePlan) -> N
         # A job that has ended is checked when it is found.
         job = session.engine.look_at(session.job_id(plan.path["handle"]))
         if job is not None:
-            session.require_job(name, route.roles, job.function.name)
+            session.require_job(name, route.roles, job.function.told_name)
     else:
         raise session.access_refusal(session.permissions.refusal_of_all(name))
 

@@ -79,7 +79,7 @@ def send_last_event(session: HttpSession, job_id: int) -> Iterator[Step]:
     job = yield from session.ended_job(job_id)
     if job is None:
         raise no_such_job()
-    session.require_job("a request about a job", EVERYBODY, job.function.name)
+    session.require_job("a request about a job", EVERYBODY, job.function.told_name)
     session.begin_stream(200, EVENT_STREAM)
     session.send_piece(event("end", end_of(session, job)))
     session.end_stream()
@@ -113,7 +113,7 @@ class EventStream(HttpWait):
         """Whether the client may not see what the worker has sent: a part of a result need not be JSON even if the
         result is, so it is hidden as a whole."""
         redaction = session.redaction() if kind == "data" else None
-        return redaction is not None and redaction.concerns(job.function.name)
+        return redaction is not None and redaction.concerns(job.function.told_name)
 
     def timed_out(self, session: HttpSession) -> None:
         session.send_piece(b": still here\n\n")

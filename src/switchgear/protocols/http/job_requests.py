@@ -122,7 +122,7 @@ def found_job(session: HttpSession, job_id: int) -> Reading[Job]:
     job = yield from session.context.find_job(job_id)
     if job is None:
         raise no_such_job()
-    session.require_job("a request about a job", EVERYBODY, job.function.name)
+    session.require_job("a request about a job", EVERYBODY, job.function.told_name)
     return job
 
 
@@ -141,7 +141,7 @@ def send_payload(session: HttpSession, job_id: int) -> Iterator[Step]:
         payload = (yield from session.context.read_payloads([job_id])).get(job_id)
     if payload is None:
         raise HttpProblem(404, "payload_lost", lost_payload_text(job_id))
-    session.respond_contents(job.function.name, payload, end_headers(session, job))
+    session.respond_contents(job.function.told_name, payload, end_headers(session, job))
 
 
 def on_get_result(session: HttpSession, call: RouteCall) -> None:
@@ -167,7 +167,7 @@ def send_result(session: HttpSession, job_id: int, wait_seconds: int) -> Iterato
         job = yield from session.job_elsewhere(job_id)
     if job is None:
         raise no_such_job()
-    session.require_job("a request about a job", EVERYBODY, job.function.name)
+    session.require_job("a request about a job", EVERYBODY, job.function.told_name)
     if wait_seconds and job.state not in FINAL_STATES and not session.engine.has_job(job_id):
         session.wait_for_end(ResultWait(), job, wait_seconds)
         return
@@ -178,7 +178,7 @@ def send_result(session: HttpSession, job_id: int, wait_seconds: int) -> Iterato
 
 def tell_end(session: HttpSession, job: Job) -> None:
     if job.state is DONE:
-        session.respond_contents(job.function.name, job.whole_result, end_headers(session, job))
+        session.respond_contents(job.function.told_name, job.whole_result, end_headers(session, job))
     else:
         session.answer_problem(not_done_problem(session, job, 409))
 
@@ -229,7 +229,9 @@ def show_graph(session: HttpSession, job_id: int, depth: int) -> Iterator[Step]:
             is_complete = False
             new = new[: MOST_NODES - len(found)]
         jobs = yield from session.context.find_jobs(new)
-        border = [jobs[each] for each in new if each in jobs and session.permissions.covers(jobs[each].function.name)]
+        border = [
+            jobs[each] for each in new if each in jobs and session.permissions.covers(jobs[each].function.told_name)
+        ]
         found.update({each.id: (each, distance) for each in border})
     answer = {
         "nodes": [node(session, each, distance) for each, distance in found.values()],
@@ -246,7 +248,7 @@ def show_graph(session: HttpSession, job_id: int, depth: int) -> Iterator[Step]:
 def node(session: HttpSession, job: Job, distance: int) -> dict[str, Any]:
     return {
         "handle": session.handle_text(job.id),
-        "function": plain(job.function.name),
+        "function": plain(job.function.told_name),
         "name": plain(job.name),
         "state": job.state.name.lower(),
         "distance": distance,

@@ -37,7 +37,7 @@ def polled_jobs(handle_prefix: str, jobs: list[Job], timeouts_us: Mapping[Functi
     return [
         {
             "handle": f"{handle_prefix}{job.id}",
-            "function": plain(job.function.name),
+            "function": plain(job.function.told_name),
             "attempt": job.start_number,
             "payload": told(job.payload or b""),
             "trace": job.trace.decode(),
@@ -66,7 +66,7 @@ def polled_jobs_json(handle_json: bytes, jobs: list[Job], timeouts_us: Mapping[F
         if job.function is not function:
             function = job.function
             function_timeout_us = timeouts_us.get(function, 0)
-            middle = b'","function":' + encode(plain(function.name)) + b',"attempt":'
+            middle = b'","function":' + encode(plain(function.told_name)) + b',"attempt":'
         timeout_us = losses = 0
         trace = b""
         if job.has_details:

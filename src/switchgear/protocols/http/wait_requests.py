@@ -86,12 +86,12 @@ def tell_changed(session: HttpSession, awaited: list[SeenJob], wait_seconds: int
             job = yield from session.ended_job(each.job_id)
             if job is None:
                 job = each.elsewhere = yield from session.job_elsewhere(each.job_id)
-        if job is None or (session.is_guarded and not session.permissions.covers(job.function.name)):
+        if job is None or (session.is_guarded and not session.permissions.covers(job.function.told_name)):
             answers.append(unknown_job(each))
         elif job.state in FINAL_STATES:
             answer = ended_job(session, each, job)
             if redaction is not None and job.state is DONE:
-                shown = redaction.redacted(job.function.name, job.whole_result)
+                shown = redaction.redacted(job.function.told_name, job.whole_result)
                 answer["result"] = MARK if shown is None else told(shown)
                 yield False
             answers.append(answer)

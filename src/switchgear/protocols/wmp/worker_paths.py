@@ -122,9 +122,9 @@ class WorkerPath(Peer):
         headers = routed(self.path, self.identity)
         headers["manager"] = self.identity
         try:
-            headers["role"] = function.name.decode()
+            headers["role"] = function.told_name.decode()
         except UnicodeDecodeError:
-            headers["role"] = function.name
+            headers["role"] = function.told_name
         if self.silence_us:
             headers["lease"] = self.silence_us / 1_000_000
         if trace:

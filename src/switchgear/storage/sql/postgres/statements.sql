@@ -443,6 +443,19 @@ ON CONFLICT (function) DO UPDATE SET partition = excluded.partition RETURNING pa
 WITH own AS (SELECT id FROM sg_partition WHERE id = $2::bigint AND node = $3::bigint FOR NO KEY UPDATE)
 DELETE FROM sg_place USING own WHERE function = $1::bytea RETURNING partition
 
+-- name: shards
+SELECT function, shards, most FROM sg_shards ORDER BY function
+
+-- name: put_shards
+-- By the node that owns the partition of the function, and of all its shards if they are united.
+WITH own AS (SELECT id FROM sg_partition WHERE id = $2::bigint AND node = $3::bigint FOR NO KEY UPDATE)
+INSERT INTO sg_shards (function, shards, most) SELECT $1::bytea, $4::bigint, $4::bigint FROM own
+ON CONFLICT (function) DO UPDATE SET shards = excluded.shards, most = greatest(sg_shards.most, excluded.most)
+RETURNING shards
+
+-- name: drop_place_of_shard
+DELETE FROM sg_place WHERE function = $1::bytea
+
 -- name: owned_special
 SELECT $columns, payload FROM sg_job
 WHERE id > $1::bigint AND function_id = ANY($3::integer[]) AND ($is_plain) IS NOT TRUE ORDER BY id LIMIT $2::bigint

@@ -1,0 +1,231 @@
+"""A function that is divided into shards, each with an owner, at three nodes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack
+from functools import partial
+from typing import Any
+
+import pytest
+
+from switchgear.app.app import App
+from switchgear.errors import ServerRefused
+from switchgear.partitions import shard_name, shard_number
+from tests.support.postgres import Cluster
+from tests.support.servers import HOST
+from tests.support.waiting import eventually
+from tests.system.owner_nodes import NAMES, OwnerNode, PlainWorker, function_of, settled
+
+pytestmark = [pytest.mark.system, pytest.mark.xdist_group("postgresql"), pytest.mark.timeout(400)]
+
+LEASE_SECONDS = 3.0  # a busy machine must not look like a dead node
+KEYS = 10_000
+SHARDS = 4
+
+
+@pytest.fixture(scope="module")
+def nodes(postgres: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[OwnerNode]]:
+    database = postgres.new_url()
+    place = tmp_path_factory.mktemp("shards")
+    made = [OwnerNode(name, database, place, lease_seconds=LEASE_SECONDS) for name in NAMES]
+    with ExitStack() as stack:
+        for node in made:
+            stack.callback(node.end)
+            node.start()
+        for node in made:
+            node.wait_until_it_answers()
+        settled(made)
+        yield made
+
+
+def ask(node: OwnerNode, verb: str, **arguments: Any) -> Any:
+    with node.client() as client:
+        return client.control(verb, **arguments)
+
+
+def rows_of(node: OwnerNode, function: str) -> list[dict[str, Any]]:
+    return [row for row in ask(node, "functions") if row.get("shard_of") == function]
+
+
+def knows(node: OwnerNode, function: str, count: int) -> bool:
+    return len(ask(node, "place", function=function).get("shards", ())) == count
+
+
+def divided(nodes: list[OwnerNode], function: str, count: int = SHARDS) -> list[str]:
+    """Divide a function, and wait until all nodes know; returns the names of the shards."""
+    answer = ask(nodes[0], "place", function=function, shards=count)
+    for node in nodes:
+        eventually(partial(knows, node, function, count), "all nodes know", 30)
+    names: list[str] = answer["shards"]
+    return names
+
+
+def total(node: OwnerNode, function: str) -> int:
+    return sum(row["total"] for row in rows_of(node, function))
+
+
+def test_keys_that_are_submitted_at_three_nodes_make_one_job_each_and_one_worker_has_all(
+    nodes: list[OwnerNode],
+) -> None:
+    function = function_of(nodes[1], 1)
+    names = divided(nodes, function)
+    assert names == [f"{function}#{number}" for number in range(1, SHARDS + 1)]
+    handles: list[dict[str, str]] = [{}, {}, {}]
+
+    def submit(number: int) -> None:
+        with nodes[number].client() as client:
+            for start in range(0, KEYS, 500):
+                requests = [
+                    client.submit(function, b"%d" % key, unique=f"k{key}", background=True)
+                    for key in range(start, start + 500)
+                ]
+                handles[number] |= {f"k{start + place}": job.handle for place, job in enumerate(requests)}
+
+    submitters = [threading.Thread(target=submit, args=(number,)) for number in range(3)]
+    for each in submitters:
+        each.start()
+    for each in submitters:
+        each.join()
+    assert all(len(each) == KEYS for each in handles)
+    rows = rows_of(nodes[2], function)
+    assert sum(row["ready"] for row in rows) == KEYS
+    assert {row["node"] for row in rows} == set(NAMES)  # of different nodes as far as there are nodes
+    counts = {name: 0 for name in names}
+    for key in range(KEYS):
+        counts[shard_name(function.encode(), shard_number(b"k%d" % key, SHARDS)).decode()] += 1
+    assert {row["name"]: row["total"] for row in rows} == counts
+    page = ask(nodes[0], "jobs", function=function, limit=50)
+    assert len(page["jobs"]) == 50 and {job["function"] for job in page["jobs"]} <= set(names)
+    with PlainWorker(nodes[0], function) as worker:
+        eventually(lambda: len(worker.payloads) >= KEYS, "one worker has all", 200)
+        assert sorted(worker.payloads) == sorted(b"%d" % key for key in range(KEYS))
+    eventually(lambda: total(nodes[1], function) == 0, "all are done", 30)
+
+
+def test_workers_and_clients_of_other_protocols_know_the_divided_function(nodes: list[OwnerNode]) -> None:
+    function = function_of(nodes[2], 1)
+    divided(nodes, function, 3)
+
+    def http(node: OwnerNode, method: str, path: str, body: Any = None, raw: bytes | None = None) -> Any:
+        data = raw if raw is not None else None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(f"http://{HOST}:{node.http_port}{path}", data, method=method)
+        if body is not None:
+            request.add_header("Content-Type", "application/json")
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return json.loads(answer.read() or b"null")
+
+    with nodes[0].client() as client:
+        job = client.submit(function, b"foreground")
+        with PlainWorker(nodes[1], function) as worker:
+            assert job.wait(60) == b"FOREGROUND"
+            assert worker.payloads == [b"foreground"]
+        stored = client.submit(function, b"queued", background=True, unique="u")
+        assert ask(nodes[2], "explain", handle=stored.handle)["shard_of"] == function
+        assert ask(nodes[1], "cancel", handle=stored.handle)["count"] == 1
+    with App(f"gearman://{HOST}:{nodes[1].port}") as app:
+        group = [app.submit(function, [number]) for number in range(30)]
+        assert ask(nodes[0], "pause", function=function) == {"function": function, "paused": True}
+        assert all(row["paused"] for row in rows_of(nodes[0], function))
+        ask(nodes[2], "resume", function=function)
+        assert not any(row["paused"] for row in rows_of(nodes[0], function))
+        eventually(lambda: total(nodes[0], function) == len(group), "they are queued", 30)
+        assert ask(nodes[2], "cancel", function=function, limit=20)["count"] == 20
+        assert ask(nodes[2], "cancel", function=function, limit=20)["count"] == 10
+        chained = app.submit(function, [1])
+        app.submit("after-" + function, [2], after=[chained])
+        assert ask(nodes[0], "cancel", function=function, limit=5, cascade=True)["count"] >= 1
+
+
+def test_what_needs_one_owner_is_refused(nodes: list[OwnerNode]) -> None:
+    function = function_of(nodes[0], 2)
+    with nodes[1].client() as client:
+        client.submit(function, b"x", background=True)
+        with pytest.raises(ServerRefused, match="1 unfinished job: wait until it has none"):
+            client.control("place", function=function, shards=3)
+        assert client.control("cancel", function=function)["count"] == 1
+        client.control("limit", function=function, concurrency=3)
+        with pytest.raises(ServerRefused, match="has limits, which cannot be exact"):
+            client.control("place", function=function, shards=3)
+        client.control("limit", function=function, concurrency=0)
+        names = divided(nodes, function, 3)
+        for verb, arguments in (
+            ("limit", {"concurrency": 2}),
+            ("schedule", {"name": "s", "every_seconds": 60}),
+            ("place", {"partition": 3}),
+            ("times", {}),
+        ):
+            with pytest.raises(ServerRefused, match=f"is divided into the shards {names[0]} to {names[-1]}"):
+                client.control(verb, function=function, **arguments)
+        with pytest.raises(ServerRefused, match="has 3 shards: unite them first"):
+            client.control("place", function=function, shards=2)
+        with pytest.raises(ServerRefused, match="is a shard itself"):
+            client.control("place", function=names[0], shards=2)
+        for arguments, reason in (({"shards": 65}, "expected"), ({"shards": 2, "beside": "x"}, "contradict")):
+            with pytest.raises(ServerRefused, match=reason):
+                client.control("place", function=function, **arguments)
+        client.control("limit", function=names[1], concurrency=2)  # of one shard it is exact
+        client.control("limit", function=names[1], concurrency=0)
+
+
+def test_shards_are_united_when_they_have_no_jobs(nodes: list[OwnerNode]) -> None:
+    function = function_of(nodes[2], 3)
+    divided(nodes, function, 3)
+    command = [sys.executable, "-m", "switchgear", "place", function, "--server", f"gearman://{HOST}:{nodes[0].port}"]
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, "COLUMNS": "200"}
+        return subprocess.run(
+            [*command, *words], capture_output=True, text=True, check=False, timeout=60, env=environment
+        )
+
+    assert run().stdout == f"{function}: divided into 3 shards, {function}#1 to {function}#3\n"
+    with PlainWorker(nodes[0], function) as worker, nodes[1].client() as client:
+        assert client.submit(function, b"a").wait(60) == b"A"
+        ask(nodes[0], "pause", function=function)
+        client.submit(function, b"b", unique="b", background=True)
+        assert "have 1 unfinished job: wait until they have none" in run("--shards", "1").stderr
+        ask(nodes[0], "resume", function=function)
+        eventually(lambda: total(nodes[0], function) == 0, "it is done", 30)
+        assert "partition" in run("--shards", "1").stdout
+        for node in nodes:
+            eventually(partial(knows, node, function, 0), "all nodes know", 30)
+        for number in range(20):
+            client.submit(function, b"c%d" % number, background=True)
+        client.submit(f"{function}#2", b"late", background=True)  # as a node that does not know yet would
+        eventually(lambda: len(worker.payloads) == 23, "they run", 30)
+        row = next(row for row in ask(nodes[0], "functions") if row["name"] == function)
+        assert (row["node"], row["total"]) == (nodes[2].name, 0)
+
+
+def test_nothing_is_lost_when_the_owner_of_a_shard_is_killed(nodes: list[OwnerNode]) -> None:
+    function = function_of(nodes[0], 3)
+    divided(nodes, function, 3)
+    payloads = {b"%d" % number for number in range(600)}
+    with ExitStack() as stack:
+        client = stack.enter_context(nodes[0].client())
+        ask(nodes[0], "pause", function=function)
+        handles = {
+            payload: client.submit(function, payload, unique=payload.decode(), background=True).handle
+            for payload in sorted(payloads)
+        }
+        ask(nodes[0], "resume", function=function)
+        worker = stack.enter_context(PlainWorker(nodes[0], function))
+        eventually(lambda: len(worker.payloads) >= 50, "some have run", 60)
+        nodes[1].signal(signal.SIGKILL)
+        nodes[1].wait()
+        again = client.submit(function, b"599", unique="599", background=True).handle
+        eventually(lambda: payloads <= set(worker.payloads), "all have run", 120)
+        assert again == handles[b"599"] or worker.payloads.count(b"599") <= 2  # it had ended, or it was joined
+        eventually(lambda: total(nodes[0], function) == 0, "all have ended", 60)
+        nodes[1].start()
+        nodes[1].wait_until_it_answers()
+        settled(nodes)
+        assert client.submit(function, b"more", unique="x").wait(60) == b"MORE"
