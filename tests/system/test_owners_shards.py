@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
 import sys
 import threading
-import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
@@ -16,18 +14,26 @@ from typing import Any
 
 import pytest
 
-from switchgear.app.app import App
-from switchgear.errors import ServerRefused
+from switchgear import chain, group
+from switchgear.errors import PredecessorFailed, ServerRefused
 from switchgear.partitions import shard_name, shard_number
+from tests.matrix.submitters import SUBMIT
+from tests.matrix.workers import Nursery, running_nursery
 from tests.support.postgres import Cluster
 from tests.support.servers import HOST
 from tests.support.waiting import eventually
-from tests.system.owner_nodes import NAMES, OwnerNode, PlainWorker, function_of, settled
+from tests.system.owner_flows import tasks_at
+from tests.system.owner_nodes import DWORK_FUNCTION, NAMES, PING_FUNCTION, OwnerNode, PlainWorker, function_of, settled
 
 pytestmark = [pytest.mark.system, pytest.mark.xdist_group("postgresql"), pytest.mark.timeout(400)]
 
 LEASE_SECONDS = 3.0  # a busy machine must not look like a dead node
 KEYS = 10_000
+CELLS = [
+    *((name, name) for name in ("gearman", "draft", "http", "pingpong", "gearmonkey")),
+    ("python", "wmp"),
+    ("python_http", "gearman"),
+]
 SHARDS = 4
 
 
@@ -44,6 +50,12 @@ def nodes(postgres: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterat
             node.wait_until_it_answers()
         settled(made)
         yield made
+
+
+@pytest.fixture(scope="module")
+def nursery() -> Iterator[Nursery]:
+    with running_nursery() as nursery:
+        yield nursery
 
 
 def ask(node: OwnerNode, verb: str, **arguments: Any) -> Any:
@@ -98,29 +110,40 @@ def test_keys_that_are_submitted_at_three_nodes_make_one_job_each_and_one_worker
     rows = rows_of(nodes[2], function)
     assert sum(row["ready"] for row in rows) == KEYS
     assert {row["node"] for row in rows} == set(NAMES)  # of different nodes as far as there are nodes
-    counts = {name: 0 for name in names}
+    counts = dict.fromkeys(names, 0)
     for key in range(KEYS):
         counts[shard_name(function.encode(), shard_number(b"k%d" % key, SHARDS)).decode()] += 1
     assert {row["name"]: row["total"] for row in rows} == counts
     page = ask(nodes[0], "jobs", function=function, limit=50)
-    assert len(page["jobs"]) == 50 and {job["function"] for job in page["jobs"]} <= set(names)
+    assert len(page["jobs"]) == 50
+    assert {job["function"] for job in page["jobs"]} <= set(names)
     with PlainWorker(nodes[0], function) as worker:
         eventually(lambda: len(worker.payloads) >= KEYS, "one worker has all", 200)
         assert sorted(worker.payloads) == sorted(b"%d" % key for key in range(KEYS))
     eventually(lambda: total(nodes[1], function) == 0, "all are done", 30)
 
 
-def test_workers_and_clients_of_other_protocols_know_the_divided_function(nodes: list[OwnerNode]) -> None:
+@pytest.mark.parametrize(("submitter", "worker"), CELLS, ids=["-to-".join(cell) for cell in CELLS])
+def test_clients_and_workers_of_each_protocol_know_the_divided_function(
+    nodes: list[OwnerNode], nursery: Nursery, submitter: str, worker: str
+) -> None:
+    """The jobs are of a shard of the worker's own node, and of shards of other nodes."""
+    if not knows(nodes[0], PING_FUNCTION, 3):
+        divided(nodes, PING_FUNCTION, 3)
+    for entry, runner in ((nodes[0], nodes[0]), (nodes[1], nodes[2])):
+        with ExitStack() as closing:
+            process = closing.enter_context(nursery.worker(worker, runner.addresses(PING_FUNCTION)))
+            ticket = SUBMIT[submitter](entry.addresses(PING_FUNCTION), b"payload", closing)
+            assert process.take() == b"payload"
+            process.complete(b"result")
+            ending = ticket.ending()
+            assert ending.well
+            assert ending.data in (b"result", None)
+
+
+def test_operators_see_the_shards_as_functions(nodes: list[OwnerNode]) -> None:
     function = function_of(nodes[2], 1)
     divided(nodes, function, 3)
-
-    def http(node: OwnerNode, method: str, path: str, body: Any = None, raw: bytes | None = None) -> Any:
-        data = raw if raw is not None else None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(f"http://{HOST}:{node.http_port}{path}", data, method=method)
-        if body is not None:
-            request.add_header("Content-Type", "application/json")
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            return json.loads(answer.read() or b"null")
 
     with nodes[0].client() as client:
         job = client.submit(function, b"foreground")
@@ -129,19 +152,37 @@ def test_workers_and_clients_of_other_protocols_know_the_divided_function(nodes:
             assert worker.payloads == [b"foreground"]
         stored = client.submit(function, b"queued", background=True, unique="u")
         assert ask(nodes[2], "explain", handle=stored.handle)["shard_of"] == function
-        assert ask(nodes[1], "cancel", handle=stored.handle)["count"] == 1
-    with App(f"gearman://{HOST}:{nodes[1].port}") as app:
-        group = [app.submit(function, [number]) for number in range(30)]
+        assert ask(nodes[1], "cancel", handle=stored.handle)["cancelled"] == [stored.handle]
+        for number in range(30):
+            client.submit(function, b"%d" % number, background=True)
         assert ask(nodes[0], "pause", function=function) == {"function": function, "paused": True}
         assert all(row["paused"] for row in rows_of(nodes[0], function))
         ask(nodes[2], "resume", function=function)
         assert not any(row["paused"] for row in rows_of(nodes[0], function))
-        eventually(lambda: total(nodes[0], function) == len(group), "they are queued", 30)
         assert ask(nodes[2], "cancel", function=function, limit=20)["count"] == 20
         assert ask(nodes[2], "cancel", function=function, limit=20)["count"] == 10
-        chained = app.submit(function, [1])
-        app.submit("after-" + function, [2], after=[chained])
-        assert ask(nodes[0], "cancel", function=function, limit=5, cascade=True)["count"] >= 1
+        assert ask(nodes[1], "retry", function=function)["count"] == 31
+        assert total(nodes[0], function) == 31
+        ask(nodes[2], "cancel", function=function)
+
+
+def test_workflows_go_through_divided_functions(nodes: list[OwnerNode]) -> None:
+    flows = tasks_at(f"gearman://{HOST}:{nodes[1].port}")
+    command = [sys.executable, "-m", "switchgear", "worker", "tests.system.owner_flows", "--slots", "4"]
+    with ExitStack() as stack:
+        for task in (flows.one, flows.add, flows.total):
+            divided(nodes, task.name, 3)
+        stack.callback(flows.app.close)
+        worker = subprocess.Popen([*command, "--server", f"gearman://{HOST}:{nodes[2].port}"])
+        stack.callback(worker.wait)
+        stack.callback(worker.terminate)
+        for _ in range(3):  # in each shard
+            job = chain(flows.one.s(1), group(flows.add.s(number) for number in (10, 20)), flows.total.s()).submit()
+            assert job.result(timeout=60) == 32
+        assert chain(flows.grow.s(3), flows.total_of.s()).submit().result(timeout=60) == 3
+        with pytest.raises(PredecessorFailed, match="no 1"):
+            chain(flows.one.s(1), flows.fail.s(), flows.one.s()).submit().result(timeout=60)
+        assert all(row["total"] == 0 for row in rows_of(nodes[0], flows.add.name))
 
 
 def test_what_needs_one_owner_is_refused(nodes: list[OwnerNode]) -> None:
@@ -155,6 +196,8 @@ def test_what_needs_one_owner_is_refused(nodes: list[OwnerNode]) -> None:
         with pytest.raises(ServerRefused, match="has limits, which cannot be exact"):
             client.control("place", function=function, shards=3)
         client.control("limit", function=function, concurrency=0)
+        with pytest.raises(ServerRefused, match="is the function of a dwork listener"):
+            client.control("place", function=DWORK_FUNCTION, shards=3)
         names = divided(nodes, function, 3)
         for verb, arguments in (
             ("limit", {"concurrency": 2}),

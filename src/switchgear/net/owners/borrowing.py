@@ -182,6 +182,11 @@ class Borrowing(Peer):
             del self._waiting[place]
         return waiting
 
+    def function_at_owner(self, job_id: int) -> bytes | None:
+        """The name of the function that a borrowed job has at its owner."""
+        borrowed = self._borrowed.get(job_id)
+        return None if borrowed is None else borrowed.assign.function
+
     # --- from the owner ---
 
     def assigned(self, link: RelayLink, message: Assign) -> None:

@@ -26,7 +26,14 @@ from switchgear.net.owners.cluster_context import ClusterContext
 from switchgear.net.owners.cluster_cycles import ClusterCycles
 from switchgear.net.owners.divided_verbs import DividedVerbs
 from switchgear.net.owners.live_row_merging import LIVE_VERBS, MERGE_ROWS
-from switchgear.net.owners.node_requests import CHANGE_SECONDS, LIST_SECONDS, NodeRequests, NodeSilent, value_of
+from switchgear.net.owners.node_requests import (
+    CHANGE_SECONDS,
+    LIST_SECONDS,
+    FunctionDivided,
+    NodeRequests,
+    NodeSilent,
+    value_of,
+)
 from switchgear.net.owners.verb_parts import (
     GIVE_SCHEDULE,
     HOLDERS_OF_KEY,
@@ -90,6 +97,14 @@ class ClusterOperations(Operations):
     def answered(
         self, row: OperatorVerb, given: dict[str, Any], values: dict[str, Any], missing: list[Incomplete]
     ) -> Steps:
+        try:
+            return (yield from self._answered(row, given, values, missing))
+        except FunctionDivided:  # while this node did not know yet
+            return (yield from self._answered(row, given, values, missing))
+
+    def _answered(
+        self, row: OperatorVerb, given: dict[str, Any], values: dict[str, Any], missing: list[Incomplete]
+    ) -> Steps:
         reach = row.reach
         if reach is Reach.HERE:
             return (yield from self.answered_here(row, values))
@@ -136,7 +151,7 @@ class ClusterOperations(Operations):
             return job
         asked = {"handle": self.context.handle(job.id), "contents": False}
         try:
-            row = yield from self._requests.at_owner(VERBS["job"], asked, job.function.name)
+            row = yield from self._requests.at_owner(VERBS["job"], asked, self._member.relay.function_at_owner(job))
         except LookupError:
             row = None
         if row is None or row["finished_at"] is not None:
@@ -192,8 +207,8 @@ class ClusterOperations(Operations):
             return parts[0].value
         if job.state in FINAL_STATES and not row.changes and not self._hub.engine.has_job(job_id):
             return (yield from self._parts.carry_out_here(row.name, given))
-        self._divided.refuse_job(job, handle)
-        return (yield from self._requests.at_owner(row, given, job.function.name))
+        function = self._divided.function_of(job, handle)
+        return (yield from self._requests.at_owner(row, given, function))
 
     def _everywhere(
         self,
@@ -418,7 +433,7 @@ class ClusterOperations(Operations):
             found = yield from self._hub.find_jobs(list(ids.values()))
             for handle, job_id in ids.items():
                 job = found.get(job_id)
-                owner = self._member.owner_of(job.function.name) if job is not None else None
+                owner = self._member.owner_of(self._member.relay.function_at_owner(job)) if job is not None else None
                 groups.setdefault(self._member.name if owner is None else owner.name, []).append(handle)
             yield False
         return groups

@@ -54,13 +54,15 @@ class DividedVerbs:
         text = f"{function} is divided into the shards {first} to {last}; {verb} needs one of these names{reason}"
         raise Refused(REFUSED_CONFLICT, text)
 
-    def refuse_job(self, job: Job, handle: str) -> None:
-        """Raise Refused if no node can change this job, because its function was divided or united since."""
-        name = job.function.name
+    def function_of(self, job: Job, handle: str) -> bytes:
+        """The function of a job at its owner; raises Refused if no node can change the job, because its function was
+        divided or united since."""
+        name = self._member.relay.function_at_owner(job)
         if not self._shards.has_queue(name):
             function = name.decode("utf-8", "backslashreplace")
             text = f"{handle} is a job of {function}, which was divided into shards or united since"
             raise Refused(REFUSED_CONFLICT, text)
+        return name
 
     def answered(
         self, row: OperatorVerb, given: dict[str, Any], values: dict[str, Any], names: Sequence[bytes]

@@ -19,14 +19,14 @@ from switchgear.net.owners.link_session import MOVED, FunctionMoved
 from switchgear.net.owners.verb_parts import VerbParts
 from switchgear.partitions import PARTITIONS
 from switchgear.protocols.pending_read import PendingRead, awaited
-from switchgear.refusals import REFUSED_STORAGE
+from switchgear.refusals import REFUSED_CONFLICT, REFUSED_STORAGE
 from switchgear.verbs.answers import Incomplete
 from switchgear.verbs.operator_verb import OperatorVerb
 
 if TYPE_CHECKING:
     from switchgear.net.owners.member import OtherNode, OwnersMember
 
-__all__ = ["CHANGE_SECONDS", "LIST_SECONDS", "NodeRequests", "NodeSilent", "value_of"]
+__all__ = ["CHANGE_SECONDS", "LIST_SECONDS", "FunctionDivided", "NodeRequests", "NodeSilent", "value_of"]
 
 # How long another node may take for its part of a list, and for a change.
 LIST_SECONDS: Final = 3.0
@@ -62,8 +62,9 @@ class NodeRequests:
                     return (yield from self._parts.carry_out(row.name, given))
                 if owner.link is not None:
                     return (yield from self.at_node(owner, row, given, f", which owns the function {name},"))
-            except FunctionMoved:
-                pass  # to another node, or its jobs are still being restored
+            except FunctionMoved:  # to another node, or its jobs are still being restored
+                if row.name != "place" and not self._member.relay.divided.shards.has_queue(function):
+                    raise FunctionDivided(REFUSED_CONFLICT, f"{name} was divided into shards or united") from None
             if loop.time() >= end_s:
                 if owner is None:
                     raise Refused(REFUSED_STORAGE, f"no node owns the function {name} at this moment; try again")
@@ -165,6 +166,10 @@ class NodeRequests:
         if unreachable:
             return Refused(REFUSED_STORAGE, f"{text}; {no_answer_from(unreachable)}")
         return LookupError(text)
+
+
+class FunctionDivided(Refused):
+    """A function that a verb concerns was divided into shards, or was one and is none any more."""
 
 
 class NodeSilent(Exception):

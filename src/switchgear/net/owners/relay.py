@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
 from switchgear.engine.engine import Engine
-from switchgear.engine.placement import BORROWED, FOREIGN_LIMIT, Placement, is_foreign
+from switchgear.engine.placement import BORROWED, FOREIGN_LIMIT, Placement, is_copy, is_foreign
 from switchgear.engine.submit_options import SubmitOptions
 from switchgear.errors import Refused
 from switchgear.model import FINAL_STATES, Cause, Function, Job, JobState, Peer, Worker
@@ -199,6 +199,12 @@ class Relay(Placement):
             job.payload = b""
             engine.promise(job)
         return job
+
+    def function_at_owner(self, job: Job) -> bytes:
+        """The name of the function that a job has at its owner: if it is borrowed of a shard, that of the shard."""
+        if not is_copy(job):
+            return job.function.name
+        return self.borrowing.function_at_owner(job.id) or job.function.name
 
     # --- divided functions ---
 
