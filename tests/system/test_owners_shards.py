@@ -8,15 +8,16 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Any
 
+import psycopg
 import pytest
 
 from switchgear import chain, group
 from switchgear.errors import PredecessorFailed, ServerRefused
-from switchgear.partitions import shard_name, shard_number
+from switchgear.partitions import partition_of, shard_name, shard_number
 from tests.matrix.submitters import SUBMIT
 from tests.matrix.workers import Nursery, running_nursery
 from tests.support.postgres import Cluster
@@ -38,8 +39,12 @@ SHARDS = 4
 
 
 @pytest.fixture(scope="module")
-def nodes(postgres: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[OwnerNode]]:
-    database = postgres.new_url()
+def database(postgres: Cluster) -> str:
+    return postgres.new_url()
+
+
+@pytest.fixture(scope="module")
+def nodes(database: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[OwnerNode]]:
     place = tmp_path_factory.mktemp("shards")
     made = [OwnerNode(name, database, place, lease_seconds=LEASE_SECONDS) for name in NAMES]
     with ExitStack() as stack:
@@ -161,7 +166,7 @@ def test_operators_see_the_shards_as_functions(nodes: list[OwnerNode]) -> None:
         assert not any(row["paused"] for row in rows_of(nodes[0], function))
         assert ask(nodes[2], "cancel", function=function, limit=20)["count"] == 20
         assert ask(nodes[2], "cancel", function=function, limit=20)["count"] == 10
-        assert ask(nodes[1], "retry", function=function)["count"] == 31
+        assert ask(nodes[1], "retry", function=function, states=["cancelled"])["count"] == 31
         assert total(nodes[0], function) == 31
         ask(nodes[2], "cancel", function=function)
 
@@ -246,6 +251,66 @@ def test_shards_are_united_when_they_have_no_jobs(nodes: list[OwnerNode]) -> Non
         eventually(lambda: len(worker.payloads) == 23, "they run", 30)
         row = next(row for row in ask(nodes[0], "functions") if row["name"] == function)
         assert (row["node"], row["total"]) == (nodes[2].name, 0)
+
+
+@pytest.mark.parametrize("count", [3, 1], ids=["divide", "unite"])
+def test_a_key_is_taken_once_while_a_function_is_divided_or_united(nodes: list[OwnerNode], count: int) -> None:
+    """Nodes that do not know yet submit to the owners that the function had."""
+    function, keys = function_of(nodes[2], 5), 200
+    divided(nodes, function, 3)
+    if count == 3:
+        ask(nodes[0], "place", function=function, shards=1)
+    handles: list[list[str]] = [[], [], []]
+    begin = threading.Barrier(4)
+
+    def submit(number: int) -> None:
+        with nodes[number].client() as client:
+            begin.wait()
+            for key in range(keys):
+                handles[number].append(client.submit(function, b"x", unique=f"k{key}", background=True).handle)
+
+    submitters = [threading.Thread(target=submit, args=(number,)) for number in range(3)]
+    for each in submitters:
+        each.start()
+    with nodes[1].client() as client, suppress(ServerRefused):  # it may have jobs already
+        begin.wait()
+        client.control("place", function=function, shards=count)
+    for each in submitters:
+        each.join()
+    assert handles[0] == handles[1] == handles[2]
+    assert len(set(handles[0])) == keys
+    rows = [row for row in ask(nodes[0], "functions") if row["name"].split("#")[0] == function]
+    assert sum(row["total"] for row in rows) == keys
+    with PlainWorker(nodes[1], function) as worker:
+        eventually(lambda: len(worker.payloads) >= keys, "all have run", 60)
+        assert len(worker.payloads) == keys
+
+
+def test_a_graph_that_was_stored_while_its_function_was_divided_runs(nodes: list[OwnerNode], database: str) -> None:
+    """By a node that did not know yet: the rows of its jobs have the name that the function had."""
+    function = function_of(nodes[1], 4)
+    job_id, function_id = 1_500_000, "SELECT id FROM sg_function WHERE name = %s"
+    with nodes[0].client() as client, psycopg.connect(database, autocommit=True) as connection:
+        job = client.submit(function, b"stray", background=True)
+        connection.execute(
+            f"CREATE TABLE stray AS SELECT * FROM sg_job WHERE function_id = ({function_id})", [function]
+        )
+        ask(nodes[0], "cancel", handle=job.handle)
+        divided(nodes, function, 3)
+        connection.execute("UPDATE stray SET id = %s", [job_id])
+        connection.execute("INSERT INTO sg_job SELECT * FROM stray")
+        put = "INSERT INTO sg_inbox (partition, jobs) VALUES (%s, ARRAY[%s::bigint])"
+        connection.execute(put, [partition_of(function.encode()), job_id])
+        eventually(lambda: total(nodes[2], function) == 1, "the owner of a shard has it", 30)
+        assert ask(nodes[2], "job", handle=str(job_id))["state"] == "ready"
+        with PlainWorker(nodes[0], function) as worker:
+            eventually(lambda: worker.payloads == [b"stray"], "it runs", 30)
+            eventually(lambda: is_inbox_empty(connection), "nothing is left of it", 30)
+            assert worker.payloads == [b"stray"]
+
+
+def is_inbox_empty(connection: psycopg.Connection[Any]) -> bool:
+    return connection.execute("SELECT count(*) FROM sg_inbox").fetchone() == (0,)
 
 
 def test_nothing_is_lost_when_the_owner_of_a_shard_is_killed(nodes: list[OwnerNode]) -> None:

@@ -316,12 +316,17 @@ class PartitionStore(PostgresStore):
     # --- reading ---
 
     async def read_heads(self, job_ids: Sequence[int]) -> list[Job]:
-        """These jobs without their payloads, as far as they are stored, whichever node owns them."""
+        """These jobs without their payloads, as far as they are stored, whichever node owns them. The function of a job
+        is the one that has it, though it may have been stored under another name of it."""
         try:
-            return await self._reads.jobs_without_payloads(job_ids, self._functions)
+            jobs = await self._reads.jobs_without_payloads(job_ids, self._functions)
         except StorageError:  # of a function that another node has used for the first time
             await self._learn_functions()
-            return await self._reads.jobs_without_payloads(job_ids, self._functions)
+            jobs = await self._reads.jobs_without_payloads(job_ids, self._functions)
+        for job in jobs:
+            if not self._shards.has_queue(job.function.name):
+                job.function = Function(self._shards.queue_for(job.function.name, job.id))
+        return jobs
 
     async def read_schedules(self) -> list[Schedule]:
         """All schedules, whichever nodes have them."""
