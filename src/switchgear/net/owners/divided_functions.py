@@ -54,6 +54,7 @@ class DividedFunctions:
             return self._engine.function_named(name)
         except Refused:
             function = Function(name)
+            function.told_name = self.shards.base_of(name)
             function.limits = [FOREIGN_LIMIT] * 3
             return function
 

@@ -370,12 +370,12 @@ class OwnersMember:
             snapshot, limits = await self._store.load_functions(is_taken, engine.function_named, hub.clock.now_us())
             self._restored_jobs = len(snapshot.jobs)
             hub.begin_turn()
+            self.relay.divided.serve(is_taken)
             restored: dict[Function, bool] = {}
             for function in self._functions(is_taken):
                 restored[function] = function.paused
                 function.paused = True  # until everything is there
             own_runs = self._borrowing.take_out()
-            self.relay.divided.serve(is_taken)
             try:
                 await hub.adopt(snapshot, CLAIMABLE_US)
                 await self._adoption.own_runs(own_runs)

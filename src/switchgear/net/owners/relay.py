@@ -254,6 +254,7 @@ class Relay(Placement):
             return shadow.job
         # It may be a job of this node that is in the inbox, and is asked for by this node's link to itself.
         function = Function(job.function.name)
+        function.told_name = job.function.told_name
         function.limits = [FOREIGN_LIMIT] * 3
         made = Job(job.id, function, job.unique, b"", job.priority, job.delivery, job.created_us)
         made.state = job.state

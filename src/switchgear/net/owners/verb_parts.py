@@ -240,7 +240,7 @@ class VerbParts:
         job = self._engine.look_at(job_id) or self._context.hub.find_unkept_end(job_id)
         if job is None or not self._context.has_own(job):
             return "unknown", ""
-        return STATE_NAMES[job.state], plain(job.function.name)
+        return STATE_NAMES[job.state], plain(job.function.told_name)
 
     def _control_workers(self, given: dict[str, Any]) -> Steps:
         control = self._operations.worker_control
@@ -299,7 +299,7 @@ class VerbParts:
         if job is None or job.state in FINAL_STATES or not self._context.has_own(job):
             return None
         return [
-            plain(function.name),
+            plain(function.told_name),
             job.state is JobState.RUNNING,
             job.numerator,
             job.denominator,
