@@ -16,7 +16,7 @@ import psycopg
 import pytest
 
 from switchgear import chain, group
-from switchgear.errors import PredecessorFailed, ServerRefused
+from switchgear.errors import PredecessorFailed, ServerRefused, SwitchgearError
 from switchgear.partitions import partition_of, shard_name, shard_number
 from tests.matrix.submitters import SUBMIT
 from tests.matrix.workers import Nursery, running_nursery
@@ -337,3 +337,39 @@ def test_nothing_is_lost_when_the_owner_of_a_shard_is_killed(nodes: list[OwnerNo
         nodes[1].wait_until_it_answers()
         settled(nodes)
         assert client.submit(function, b"more", unique="x").wait(60) == b"MORE"
+
+
+@pytest.mark.parametrize("count", [3, 1], ids=["divide", "unite"])
+def test_a_function_can_be_used_after_its_owner_is_killed_while_it_is_divided(
+    nodes: list[OwnerNode], count: int
+) -> None:
+    function = function_of(nodes[2], 6 + count)
+    if count == 1:
+        divided(nodes, function, 3)
+    changing = threading.Thread(target=try_to_divide, args=(nodes[0], function, count))
+    changing.start()
+    nodes[2].signal(signal.SIGKILL)
+    nodes[2].wait()
+    changing.join()
+    with PlainWorker(nodes[1], function) as worker, nodes[0].client() as client:
+        for number in range(50):
+            client.submit(function, b"%d" % number, unique=f"k{number}", background=True)
+        eventually(lambda: len(set(worker.payloads)) == 50, "all have run", 60)
+        nodes[2].start()
+        nodes[2].wait_until_it_answers()
+        settled(nodes)
+        eventually(partial(has_become, nodes[1], function, count), "it is as it was wanted", 60)
+        assert client.submit(function, b"again").wait(60) == b"AGAIN"
+
+
+def try_to_divide(node: OwnerNode, function: str, count: int) -> bool:
+    try:
+        ask(node, "place", function=function, shards=count)
+    except (SwitchgearError, OSError):
+        return False
+    return True
+
+
+def has_become(node: OwnerNode, function: str, count: int) -> bool:
+    """Asks again, which may be refused for a moment."""
+    return try_to_divide(node, function, count) and knows(node, function, count if count > 1 else 0)
