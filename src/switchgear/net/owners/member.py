@@ -510,6 +510,7 @@ class OwnersMember:
             relay.absent.update(names)  # if anything fails, they are restored with the next look
             await self._hand_over_functions(set(names).__contains__, 0.0)
             await self._store.divide(function, source, count, names if count == 1 else ())
+            self._let_others_look()
             await self._look_and_follow()
             return True
 
