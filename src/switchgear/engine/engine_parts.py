@@ -114,7 +114,7 @@ class EngineParts:
             self.subscriptions,
             requirements,
         )
-        wide = self.wide_submissions = WideSubmissions(state, packed, queues, functions, dependencies, self.submissions)
+        wide = self.wide_submissions = WideSubmissions(state, packed, functions, dependencies, self.submissions)
         self.graph_parts = GraphParts(
             state, packed, self.unsuccessful_jobs, dependencies, self.submissions, wide, self.commands, self.reports
         )

@@ -19,6 +19,7 @@ from typing import Any, Final, cast
 from switchgear.engine.predecessor_error import error_told
 from switchgear.errors import CycleRefused, Refused
 from switchgear.joblog.runs import LoggedStart
+from switchgear.json_bytes import encoded, plain, told
 from switchgear.model import (
     DONE,
     FAILED,
@@ -37,7 +38,6 @@ from switchgear.model import (
 from switchgear.net.operations.attempts import attempt_history, logged_starts, present_start
 from switchgear.net.operations.context import OperationsContext
 from switchgear.net.operations.unfinished_jobs import MOST_SEARCHED, SCANNED_PER_STEP, UnfinishedJobs
-from switchgear.net.operations.values import encoded, plain, told
 from switchgear.net.operations.verb_steps import Steps, in_steps
 from switchgear.protocols.handles import number_in_handle
 from switchgear.protocols.pending_read import Reading

@@ -14,6 +14,7 @@ from switchgear.errors import PeerError, Refused
 from switchgear.model import HIGH, URGENT, Cause, Function, Job, Timer, Worker
 from switchgear.model.job import lost_payload_text
 from switchgear.protocols.context import Context
+from switchgear.protocols.gearmonkey.blocked_connection import LockWait, PopPlan, QueueWait
 from switchgear.protocols.gearmonkey.keys import CHANNEL, Key, KeyKind, parse_key, queue_key
 from switchgear.protocols.gearmonkey.listener_state import PROTOCOL, GearMonkeySetup, RedisVerb
 from switchgear.protocols.gearmonkey.resp import (
@@ -25,7 +26,6 @@ from switchgear.protocols.gearmonkey.resp import (
     error,
     null_array,
 )
-from switchgear.protocols.gearmonkey.waiting import LockWait, PopPlan, QueueWait
 from switchgear.protocols.handles import MOST_FUNCTIONS
 from switchgear.protocols.pending_read import Step
 from switchgear.protocols.session import ByteSession

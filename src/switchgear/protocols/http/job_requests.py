@@ -12,13 +12,13 @@ from switchgear.access.permissions import EVERYBODY
 from switchgear.json_bytes import plain
 from switchgear.model import DONE, FINAL_STATES, Job
 from switchgear.model.job import lost_payload_text
+from switchgear.protocols.http.http_wait import HttpWait
 from switchgear.protocols.http.problems import HttpProblem, field_problem, validation_problem
 from switchgear.protocols.http.request_problems import no_such_job
 from switchgear.protocols.http.routing import RouteCall, replace_cursor
 from switchgear.protocols.http.schemas import change_decoder, given_fields
 from switchgear.protocols.http.session import HttpSession
 from switchgear.protocols.http.submitting import end_headers, not_done_problem
-from switchgear.protocols.http.waiting import HttpWait
 from switchgear.protocols.pending_read import Reading, Step
 
 __all__ = [

@@ -26,6 +26,7 @@ from switchgear.protocols.http.codec import (
     answer_head,
     chunk,
 )
+from switchgear.protocols.http.http_wait import HttpWait
 from switchgear.protocols.http.messages import BYTES, EVENT_STREAM, JSON, PROBLEM, HttpRequest, RequestHead
 from switchgear.protocols.http.problems import HttpProblem, problem_body, refusal_problem, refused_line
 from switchgear.protocols.http.redaction import Redaction
@@ -40,7 +41,6 @@ from switchgear.protocols.http.request_problems import (
 )
 from switchgear.protocols.http.routing import AnswerCounts, RouteCall, RoutePlan
 from switchgear.protocols.http.session_setup import ATTACHMENT, CREATED_END, CREATED_ID, JOINED_END, HttpSetup
-from switchgear.protocols.http.waiting import HttpWait
 from switchgear.protocols.pending_read import Step, close_steps
 from switchgear.protocols.session import ByteSession
 from switchgear.protocols.transport import PeerTransport

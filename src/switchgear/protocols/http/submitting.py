@@ -16,6 +16,7 @@ from switchgear.errors import OptionError
 from switchgear.json_bytes import bytes_of, plain
 from switchgear.model import DONE, FINAL_STATES, NORMAL, SECOND_US, Delivery, Job
 from switchgear.numbers import whole_number
+from switchgear.protocols.http.http_wait import HttpWait
 from switchgear.protocols.http.job_error import told_error
 from switchgear.protocols.http.long_lines import LongLine
 from switchgear.protocols.http.messages import BYTES
@@ -34,7 +35,6 @@ from switchgear.protocols.http.schemas import (
 )
 from switchgear.protocols.http.session import HttpSession
 from switchgear.protocols.http.session_setup import ATTACHMENT
-from switchgear.protocols.http.waiting import HttpWait
 from switchgear.protocols.option_reading import ReadOptions, read_options
 from switchgear.protocols.pending_read import Step
 from switchgear.trace_context import is_traceparent
