@@ -95,12 +95,12 @@ class ForeignEdges:
         self._sweeping: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Begin to look."""
+        """Begin to ask for the states of predecessors."""
         self._task = asyncio.create_task(self._run())
         self._sweep()
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop asking."""
         if self._task is not None:
             self._task.cancel()
         if self._sweeping is not None:
