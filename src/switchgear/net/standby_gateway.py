@@ -24,7 +24,7 @@ from typing import Any, Final, TypeAlias, cast
 from switchgear.config import LimitsConfig
 from switchgear.memory import MemoryAccount
 from switchgear.net.connections.file_descriptors import permitted_limits
-from switchgear.net.connections.keepalive import set_keepalive
+from switchgear.net.connections.tcp_connection import set_keepalive
 from switchgear.net.connections.tcp_listener import TcpListener
 from switchgear.net.forwarded_address import forwarding_header
 from switchgear.telemetry import Telemetry

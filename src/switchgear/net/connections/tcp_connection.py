@@ -18,8 +18,8 @@ import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, cast
 
+from switchgear.config import LimitsConfig
 from switchgear.net.connections.foreign_protocols import unencrypted_refusal
-from switchgear.net.connections.keepalive import set_keepalive
 from switchgear.net.connections.long_output import LongOutput
 from switchgear.net.connections.peer_user import is_same_user, user_behind
 from switchgear.net.connections.tls import TlsFailure, TlsStream
@@ -30,7 +30,7 @@ from switchgear.verbs.answers import HeldConnection
 if TYPE_CHECKING:
     from switchgear.net.connections.tcp_listener import TcpListener
 
-__all__ = ["Connection"]
+__all__ = ["Connection", "set_keepalive"]
 
 log = logging.getLogger("switchgear")
 
@@ -617,3 +617,17 @@ class Connection(PeerTransport):
     def abort(self) -> None:
         if self.transport is not None:
             self.transport.abort()
+
+
+def set_keepalive(sock: socket.socket, limits: LimitsConfig) -> None:
+    """Enable TCP keepalive, to detect a peer whose machine has vanished."""
+    if not limits.keepalive_idle_seconds:
+        return
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (
+        ("TCP_KEEPIDLE", limits.keepalive_idle_seconds),
+        ("TCP_KEEPINTVL", limits.keepalive_interval_seconds),
+        ("TCP_KEEPCNT", limits.keepalive_count),
+    ):
+        if hasattr(socket, name):
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
