@@ -281,9 +281,7 @@ class Deadlines:
         if not self._is_sweeping:
             if self.stale < LEAST_STALE_FOR_SWEEP or self.stale * 2 < len(self):
                 return
-            self._stale_before = self.stale
-            self._moments_to_sweep = self._moments.heap_count
-            self._spans_to_sweep = self._spans.heap_count
+            self._begin_pass()
         looked_at = 0
         while self._is_sweeping and looked_at < HEAP_ENTRIES:
             looked_at += self._sweep_next(is_live)
@@ -291,6 +289,11 @@ class Deadlines:
     @property
     def _is_sweeping(self) -> bool:
         return self._spans_to_sweep > 0 or self._moments_to_sweep > 0
+
+    def _begin_pass(self) -> None:
+        self._stale_before = self.stale
+        self._moments_to_sweep = self._moments.heap_count
+        self._spans_to_sweep = self._spans.heap_count
 
     def _sweep_next(self, is_live: Callable[[Deadline], bool]) -> int:
         """Sweep one heap; returns how many entries it had."""
