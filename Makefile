@@ -22,12 +22,14 @@ PURE_TESTS  := tests/engine tests/protocols tests/net tests/storage tests/testin
 	$(filter-out %/test_owners.py %/test_cluster.py %/test_bombs.py,$(filter-out tests/system/test_owners_% tests/system/test_bridge%,$(wildcard tests/system/test_*.py))) \
 	tests/system/test_owners_edges.py tests/system/test_owners_reports.py
 
-# What `make quick` runs: tests without sockets, and of those not the ones that try thousands of random histories.
+# What `make quick` runs: tests without sockets, and of those not the ones that try thousands of random histories, or take
+# seconds because they need very many of something.
 QUICK_TESTS := tests/test_layers.py tests/test_modules_page.py tests/test_public_names.py tests/test_units.py tests/verbs \
-	$(filter-out %_model.py %/test_simulation.py %/test_edges.py %/test_order.py %/test_packed_queues.py \
+	$(filter-out %_model.py %/test_simulation.py %/test_simulated_nodes.py %/test_edges.py %/test_order.py %/test_packed_queues.py \
 		%/test_limiter_invariants.py %/test_memory_of_tables.py, $(wildcard tests/engine/test_*.py)) \
 	$(wildcard tests/protocols/*/test_codec.py tests/protocols/*/test_conversations.py tests/protocols/*/test_session.py) \
 	tests/protocols/gearman/test_admin.py tests/net/test_operations.py tests/net/test_job_operations.py
+QUICK_BUT   := not small_questions_cannot_fill_the_memory and not spoke_for_very_many_workers
 
 .DEFAULT_GOAL := help
 .PHONY: help run test check lint types unit torture example simulate fuzz bench bench-docs bench-peers format diagram settings verbs modules reference quick screenshots soak-dashboard interop clean peers compiled pure postgresql free-threaded
@@ -46,7 +48,7 @@ quick: $(STAMPS)/developing ## the checks worth running at every save, in less t
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	BRIEF_TESTS=1 PYTHONPATH="$(CURDIR)/src" $(BIN)/pytest -n 2 --dist worksteal $(QUICK_TESTS)
+	BRIEF_TESTS=1 PYTHONPATH="$(CURDIR)/src" $(BIN)/pytest -n 2 --dist worksteal -k "$(QUICK_BUT)" $(QUICK_TESTS)
 
 lint: $(STAMPS)/developing ## ruff: mistakes and formatting
 	$(BIN)/ruff check .

@@ -36,6 +36,7 @@ MODULES = (
     "net/hub",
     "net/payload_reads",
     "net/staged_changes",
+    "net/connections/long_output",
     "net/connections/tcp_listener",
     "net/connections/tcp_connection",
     "net/connections/zmtp_listener",

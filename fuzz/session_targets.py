@@ -257,8 +257,8 @@ GEARMAN_MODULES: Final = modules(
 DRAFT_MODULES: Final = modules("gearman_draft", "session open_requests codec messages")
 MONKEY_MODULES: Final = modules(
     "gearmonkey",
-    "session verbs general_commands hashes key_commands pubsub queues subscriptions waiting lock_lists drafts"
-    " listener_state messages keys monitoring patterns resp",
+    "session command_lookup command_table general_commands hashes key_commands pubsub queues subscriptions"
+    " blocked_connection lock_lists drafts listener_state messages keys monitoring patterns resp",
 )
 DWORK_MODULES: Final = modules(
     "dwork",
@@ -266,10 +266,10 @@ DWORK_MODULES: Final = modules(
 )
 HTTP_MODULES: Final = modules(
     "http",
-    "session identity routing routes.jobs routes.workers routes.operators routes.submission guard"
-    " bulk submitting batch_requests job_requests work_requests workers waiting"
-    " operator_requests server_requests wait_requests watch_requests job_events dashboard_pages schemas"
-    " problems codec messages",
+    "session identity routing routes.jobs routes.workers routes.operators routes.submission browser_guard"
+    " bulk submitting batch_requests job_requests work_requests workers http_wait"
+    " operator_requests server_requests wait_requests statistics_requests job_events dashboard_pages schemas"
+    " held_answers long_answers verb_answers problems codec messages",
 )
 WMP_MODULES: Final = modules("wmp", "manager worker_paths codec")
 

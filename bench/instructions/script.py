@@ -22,7 +22,7 @@ from switchgear.protocols.gearman.codec import request
 from switchgear.protocols.gearman.messages import Packet
 from switchgear.protocols.gearman.packet_dispatch import handle_messages
 from switchgear.protocols.gearman.session import GearmanSession, GearmanSetup
-from switchgear.protocols.http.guard import BrowserGuard
+from switchgear.protocols.http.browser_guard import BrowserGuard
 from switchgear.protocols.http.listener import HttpState
 from switchgear.protocols.http.routes import ROUTES
 from switchgear.protocols.http.routing import Router

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-__all__ = ["LONG_BYTES", "LongBytes", "bytes_of", "encoded_around", "pieces_of", "plain", "told"]
+__all__ = ["LONG_BYTES", "LongBytes", "bytes_of", "encoded", "encoded_around", "pieces_of", "plain", "told"]
 
 LONG_BYTES: Final = 256 * 1024
 # What is encoded at a time: a multiple of 3, so that all pieces in base64 can be joined.
@@ -45,6 +45,11 @@ def plain(data: bytes) -> str | dict[str, str]:
 def told(data: bytes) -> Any:
     """The same, or `LongBytes` of long ones, for an answer that is encoded by `encoded_around`."""
     return plain(data) if len(data) <= LONG_BYTES else LongBytes(data)
+
+
+def encoded(text: str | None) -> bytes | None:
+    """A text as bytes; `None` for no text."""
+    return text.encode() if text is not None else None
 
 
 def bytes_of(value: object, name: str) -> bytes:

@@ -31,7 +31,7 @@ from switchgear.protocols.gearman_draft.codec import packet as draft_packet
 from switchgear.protocols.gearman_draft.session import ON_PACKET
 from switchgear.protocols.gearman_draft.session import PACKET_ROLES as DRAFT_ROLES
 from switchgear.protocols.gearmonkey.command_access import COMMAND_ACCESS, Names
-from switchgear.protocols.gearmonkey.verbs import VERBS as REDIS_VERBS
+from switchgear.protocols.gearmonkey.command_table import VERBS as REDIS_VERBS
 from switchgear.protocols.http.gearmand_session import GearmandHttpSession
 from switchgear.protocols.http.routes import ROUTES
 from switchgear.protocols.http.routing import Route

@@ -12,7 +12,7 @@ import pytest
 
 from switchgear.config import ListenUrl
 from switchgear.dashboard.assets import file_names, load_assets, read_file
-from switchgear.protocols.http.guard import BrowserGuard
+from switchgear.protocols.http.browser_guard import BrowserGuard
 from switchgear.protocols.http.routes import DASHBOARD_ROUTES, ROUTES
 from switchgear.protocols.http.routing import Router
 from tests.protocols.http.harness import Answer, HttpHarness

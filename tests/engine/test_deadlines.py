@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from switchgear.engine.deadlines import LEAST_STALE_FOR_SWEEP, Deadline, DeadlineIndex, DeadlineKind, Deadlines
 from switchgear.model import SECOND_US, Function
+from tests.engine.sweeping import sweep
 
 SUBJECT = Function(b"mail")
 
@@ -144,7 +145,7 @@ def test_the_next_time_is_always_that_of_the_earliest_entry(steps: list[tuple[st
         elif step == "shift":
             deadlines.shift_spans(number)
         elif step == "sweep":
-            deadlines.sweep_all(lambda entry, latest_us=number: entry[0] <= latest_us)  # type: ignore[misc]
+            sweep(deadlines, lambda entry, latest_us=number: entry[0] <= latest_us)  # type: ignore[misc]
         else:
             deadlines.clear()
         assert deadlines.next_us == min((entry[0] for entry in deadlines), default=None)

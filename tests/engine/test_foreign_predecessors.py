@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from switchgear.engine.engine import Engine, SubmitOptions
+from switchgear.engine.function_placement import BORROWED, FunctionPlacement
 from switchgear.engine.handover import HandedOver
-from switchgear.engine.placement import BORROWED, Placement
 from switchgear.model import (
     CANCELLED,
     DONE,
@@ -27,7 +27,7 @@ from switchgear.testing.recording_peer import RecordingPeer
 ELSEWHERE = 7_000
 
 
-class Elsewhere(Placement):
+class Elsewhere(FunctionPlacement):
     """Notes which jobs the engine asks for."""
 
     def __init__(self) -> None:

@@ -12,6 +12,7 @@ from switchgear.model import DONE, READY, SECOND_US, EdgePolicy, Job
 from switchgear.net.clock import SystemClock
 from switchgear.testing import BrokenInvariant, FakeClock, RecordingPeer, check_engine
 from tests.engine.harness import Harness
+from tests.engine.sweeping import sweep
 
 
 def test_the_public_names_are_explained() -> None:
@@ -154,7 +155,7 @@ def have_a_ticket_without_credit(harness: Harness, job: Job) -> None:
 
 
 def wait_for_ever(harness: Harness, job: Job) -> None:
-    harness.engine.deadlines.sweep_all(lambda entry: entry[2] is not DeadlineKind.WAIT_TIMEOUT)
+    sweep(harness.engine.deadlines, lambda entry: entry[2] is not DeadlineKind.WAIT_TIMEOUT)
 
 
 def stand_in_another_order(harness: Harness, job: Job) -> None:
@@ -182,7 +183,7 @@ def make_ready_twice(harness: Harness, job: Job) -> None:
 
 
 def lose_deadlines(harness: Harness, job: Job) -> None:
-    harness.engine.deadlines.sweep_all(lambda entry: False)
+    sweep(harness.engine.deadlines, lambda entry: False)
 
 
 def miscount_stale(harness: Harness, job: Job) -> None:
@@ -214,7 +215,7 @@ def hold_no_more(harness: Harness, job: Job) -> None:
 
 
 def hold_for_ever(harness: Harness, job: Job) -> None:
-    harness.engine.deadlines.sweep_all(lambda entry: entry[2] is not DeadlineKind.KEY_HELD)
+    sweep(harness.engine.deadlines, lambda entry: entry[2] is not DeadlineKind.KEY_HELD)
 
 
 def hold_without_a_key(harness: Harness, job: Job) -> None:
@@ -240,7 +241,7 @@ def have_too_few_edges(harness: Harness, job: Job) -> None:
 def go_on_in_spite_of_doom(harness: Harness, job: Job) -> None:
     failed = next(iter(harness.engine.dependencies.unsuccessful))
     harness.submit(b"three", predecessors=(failed,), edges=bytes([EdgePolicy.FAIL]))
-    harness.engine.deadlines.sweep_all(lambda entry: entry[2] is not DeadlineKind.FAILED_DEPENDENCY)
+    sweep(harness.engine.deadlines, lambda entry: entry[2] is not DeadlineKind.FAILED_DEPENDENCY)
 
 
 def forget_job(harness: Harness, job: Job) -> None:

@@ -8,7 +8,7 @@ from itertools import count
 
 import pytest
 
-from switchgear.protocols.gearmonkey.verbs import VERBS
+from switchgear.protocols.gearmonkey.command_table import VERBS
 from tests.interop.monkey_stage import stage
 from tests.protocols.gearmonkey.transcript import Names, Transcript, load
 from tests.support.gearmonkey_server import MonkeyServer, running_monkey_server

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from switchgear.engine.engine import EngineSettings, SubmitOptions
-from switchgear.engine.placement import Placement
+from switchgear.engine.function_placement import FunctionPlacement
 from switchgear.model import NORMAL, READY, RUNNING, Delivery
 from switchgear.net.commits import EXPECTED_SECONDS, LAZY_COMMIT_SECONDS
 from switchgear.protocols.gearman.messages import Packet as Ours
@@ -293,7 +293,7 @@ async def test_so_is_one_with_an_id_of_another_node() -> None:
     worker = harness.connect()
     worker.send(CAN_DO, credit())
     await idle()
-    harness.engine.placement = Placement()
+    harness.engine.placement = FunctionPlacement()
     harness.engine.submit(b"f", b"", b"x", NORMAL, Delivery.HANDLE, None, SubmitOptions(job_id=1_000_000))
     worker.send(echo(b"the turn is over"))
     await idle()

@@ -14,7 +14,7 @@ from switchgear.joblog.recorder import Recorder
 from switchgear.joblog.runs import LoggedRun, LoggedStart
 from switchgear.net.operations.past import RunRows
 from switchgear.net.operations.storage import file_bytes
-from tests.net.monitoring.test_series import START, sample
+from tests.net.monitoring.test_function_history import START, sample
 from tests.net.operator_harness import OperatorHarness
 
 

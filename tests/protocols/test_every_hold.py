@@ -222,7 +222,7 @@ MORE: dict[str, Callable[[], Scene]] = {
 NOBODY_COULD_HEAR: dict[str, str] = {
     "listing.on_lookup await_commit": "what is read from a store that is behind shows what it has",
     "hashes.write_ended await_commit": "needs a store that is behind: tests/protocols/gearmonkey/test_keeping.py",
-    "session.verb_answer await_commit": "needs a bulk action under way: tests/protocols/http/test_bulk.py",
+    "verb_answers.verb_answer await_commit": "needs a bulk action under way: tests/protocols/http/test_bulk.py",
     "submit_and_control.operation await_commit": "the same: tests/protocols/gearman/test_bulk.py",
     "submissions.reserve_ids concern_speaker": "needs more ids than are reserved: tests/net/test_hub_life.py",
     "submissions._enter_new concern_speaker": "needs more ids than are reserved: tests/net/test_hub_life.py",

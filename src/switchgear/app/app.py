@@ -6,15 +6,20 @@ One class, because it is all that a program sees of an app; most methods only pa
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Literal, ParamSpec, Self, TypeVar, Unpack, overload
 
+from switchgear.app.app_arguments import (
+    checked_codec,
+    checked_exceptions,
+    checked_run_here,
+    checked_undeclared,
+    usual_urls,
+)
 from switchgear.app.app_registry import the_apps
 from switchgear.app.declarations import (
-    UNDECLARED_WAYS,
     Undeclared,
     app_declarations,
     module_of_caller,
@@ -30,7 +35,6 @@ from switchgear.app.task import AsyncTask, Task, new_task
 from switchgear.app.task_decorator import TaskDecorator
 from switchgear.app.task_modules import task_modules
 from switchgear.app.task_options import Rate, TaskKeywords, TaskOptions
-from switchgear.errors import ConfigError
 
 if TYPE_CHECKING:
     from switchgear.app.bulk_operation import BulkOperation
@@ -43,15 +47,13 @@ if TYPE_CHECKING:
     from switchgear.app.transport import AppTransport
     from switchgear.client.gearman.submit_request import SubmitRequest
 
-__all__ = ["DEFAULT_URL", "URL_VARIABLE", "App"]
+__all__ = ["App"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 log = logging.getLogger("switchgear")
 
-URL_VARIABLE: Final = "SWITCHGEAR_URL"
-DEFAULT_URL: Final = "embedded:.switchgear"
 DEFAULT_CONNECT_SECONDS: Final = 5.0
 
 
@@ -108,25 +110,19 @@ class App:
         `exceptions` are classes that `Job.result` may raise because a task has raised them, beside the built-in ones
         and those in the module of the task.  With None, it raises a plain `TaskFailed` for all.
         """
-        if urls is None:
-            urls = os.environ.get(URL_VARIABLE, "").replace(",", " ").split() or DEFAULT_URL
         self.token = token
-        self.payloads = _checked_codec(payloads)
-        self.locations = locations_of(urls, token)
+        self.payloads = checked_codec(payloads)
+        self.locations = locations_of(usual_urls() if urls is None else urls, token)
         self._tasks: dict[str, Task[Any, Any]] = {}
         self.include = (include,) if isinstance(include, str) else tuple(include)
         self.discover = (discover,) if isinstance(discover, str) else tuple(discover)
         self.connect_seconds = connect_seconds
-        if run_here not in (True, False, "all"):
-            raise ConfigError(f'run_here is True, False or "all", not {run_here!r}')
-        self.run_here = run_here
-        if undeclared is not None and undeclared not in UNDECLARED_WAYS:
-            raise ConfigError(f"undeclared is one of {', '.join(UNDECLARED_WAYS)}, not {undeclared!r}")
-        self.undeclared: Undeclared = undeclared or ("remove" if name else "report")
+        self.run_here = checked_run_here(run_here)
+        self.undeclared = checked_undeclared(undeclared, name)
         self.name = module_of_caller(1) if name is None else name
         the_apps.add(self)
         self.logs_failures = False  # the app logs failed jobs with their tracebacks itself, and workers need not
-        self.exceptions = None if exceptions is None else _checked_exceptions(exceptions)
+        self.exceptions = checked_exceptions(exceptions)
         self.tracing: AppTracing | None = None  # a tracing system; see switchgear.contrib.otel
         self.now: Callable[[], float] = time.time  # what `delay` and `expires` are counted from
         self.hooks = AppHooks()
@@ -332,18 +328,10 @@ class App:
 
         `contains` is a text in the payload, name, unique key or error; payloads of more than 64 KiB are not searched.
         """
-        from switchgear.app.job_selection import selected_jobs, state_names
+        from switchgear.app.job_selection import selected_jobs, selection_of
 
-        selection = {
-            "function": _name_of(task),
-            "states": state_names(states),
-            "unique": unique,
-            "dead": dead or None,
-            "error": error,
-            "key": key,
-            "contains": contains,
-        }
-        return selected_jobs(self, selection, limit)
+        more = {"unique": unique, "key": key, "contains": contains}
+        return selected_jobs(self, selection_of(_name_of(task), states, dead=dead, error=error, **more), limit)
 
     def dead_jobs(
         self, *, task: Task[Any, Any] | str | None = None, error: str | None = None, limit: int | None = 100
@@ -370,15 +358,9 @@ class App:
         Without `states` these are failed ones, dead or not; "cancelled" and "expired" have to be named.  Something has
         to be given, lest everything is retried by saying nothing.
         """
-        from switchgear.app.job_selection import retry_selected, state_names
+        from switchgear.app.job_selection import retry_selected, selection_of
 
-        selection = {
-            "function": _name_of(task),
-            "states": state_names(states) or None,
-            "error": error,
-            "dead": dead or None,
-        }
-        return retry_selected(self, selection)
+        return retry_selected(self, selection_of(_name_of(task), states, dead=dead, error=error))
 
     def cancel_all(
         self,
@@ -388,10 +370,9 @@ class App:
         error: str | None = None,
     ) -> list[str]:
         """Cancel all unfinished jobs that match; returns their handles."""
-        from switchgear.app.job_selection import cancel_selected, state_names
+        from switchgear.app.job_selection import cancel_selected, selection_of
 
-        selection = {"function": _name_of(task), "states": state_names(states) or None, "error": error}
-        return cancel_selected(self, selection)
+        return cancel_selected(self, selection_of(_name_of(task), states, error=error))
 
     def bulk(
         self,
@@ -413,20 +394,10 @@ class App:
         that wait for those that match; if several servers own functions, the jobs of others are not counted.
         """
         from switchgear.app.bulk_operation import BulkOperation
-        from switchgear.app.job_selection import state_names
+        from switchgear.app.job_selection import selection_of
 
-        answer = self.control(
-            "bulk",
-            action=action,
-            function=_name_of(task),
-            states=state_names(states) or None,
-            dead=dead,
-            error=error,
-            unique=unique,
-            cascade=cascade,
-            limit=limit,
-            dry_run=dry_run,
-        )
+        selection = selection_of(_name_of(task), states, dead=dead, error=error, unique=unique)
+        answer = self.control("bulk", action=action, **selection, cascade=cascade, limit=limit, dry_run=dry_run)
         return BulkOperation(self, answer)
 
     def pause(self, task: Task[Any, Any] | str) -> None:
@@ -654,23 +625,6 @@ def _handle_of(job: Job[Any] | str) -> str:
     if not isinstance(handle, str):
         raise TypeError(f"expected a job or the handle of one, not {job!r}")
     return handle
-
-
-def _checked_codec(codec: PayloadCodec | None) -> PayloadCodec | None:
-    if codec is not None:
-        from switchgear.app.payloads.codec import PayloadCodec
-
-        if not isinstance(codec, PayloadCodec):
-            raise ConfigError(f"payloads is a PayloadCodec, not {codec!r}")
-    return codec
-
-
-def _checked_exceptions(given: Iterable[type[Exception]]) -> tuple[type[Exception], ...]:
-    kinds = tuple(given)
-    for kind in kinds:
-        if not (isinstance(kind, type) and issubclass(kind, Exception)):
-            raise ConfigError(f"exceptions are classes of exceptions, not {kind!r}")
-    return kinds
 
 
 def _is_same_source(one: Callable[..., Any], other: Callable[..., Any]) -> bool:

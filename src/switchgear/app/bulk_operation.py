@@ -7,13 +7,14 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from switchgear.backoff import ReconnectBackoff, RetryPauses, without_jitter
+
 if TYPE_CHECKING:
     from switchgear.app.app import App
 
 __all__ = ["BulkOperation"]
 
-_FIRST_PAUSE_SECONDS: Final = 0.02
-_LONGEST_PAUSE_SECONDS: Final = 0.5
+_PAUSES: Final = ReconnectBackoff(first_seconds=0.02, most_seconds=0.5, rng=without_jitter)  # between two looks
 
 
 class BulkOperation:
@@ -53,22 +54,20 @@ class BulkOperation:
 
     def wait(self, on_progress: Callable[[BulkOperation], object] | None = None) -> BulkOperation:
         """Wait for its end; `on_progress` is called now and then, and at the end."""
-        pause_seconds = _FIRST_PAUSE_SECONDS
+        pauses = RetryPauses(_PAUSES)
         while not self.refresh().is_finished:
             if on_progress is not None:
                 on_progress(self)
-            time.sleep(pause_seconds)
-            pause_seconds = min(2 * pause_seconds, _LONGEST_PAUSE_SECONDS)
+            time.sleep(pauses.next_seconds())
         if on_progress is not None:
             on_progress(self)
         return self
 
     async def wait_async(self) -> BulkOperation:
         """`wait` with asyncio."""
-        pause_seconds = _FIRST_PAUSE_SECONDS
+        pauses = RetryPauses(_PAUSES)
         while True:
             self._read((await self.app.control_async("bulk_actions", id=self.id))[0])
             if self.is_finished:
                 return self
-            await asyncio.sleep(pause_seconds)
-            pause_seconds = min(2 * pause_seconds, _LONGEST_PAUSE_SECONDS)
+            await asyncio.sleep(pauses.next_seconds())

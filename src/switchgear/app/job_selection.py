@@ -10,14 +10,31 @@ from switchgear.app.server_answers import JobInfo
 if TYPE_CHECKING:
     from switchgear.app.app import App
 
-__all__ = ["cancel_selected", "retry_selected", "selected_jobs", "state_names"]
+__all__ = ["cancel_selected", "retry_selected", "selected_jobs", "selection_of"]
 
 _PAGE: Final = 500
 
 
-def state_names(states: Iterable[str]) -> list[str]:
-    """The states of a selection; one may be given as it is."""
-    return [states] if isinstance(states, str) else list(states)
+def selection_of(
+    function: str | None,
+    states: Iterable[str],
+    *,
+    dead: bool = False,
+    error: str | None = None,
+    unique: str | None = None,
+    key: str | None = None,
+    contains: str | None = None,
+) -> dict[str, Any]:
+    """The arguments of verbs that select jobs; a single state may be given as it is."""
+    return {
+        "function": function,
+        "states": ([states] if isinstance(states, str) else list(states)) or None,
+        "dead": dead or None,
+        "error": error,
+        "unique": unique,
+        "key": key,
+        "contains": contains,
+    }
 
 
 def selected_jobs(app: App, selection: dict[str, Any], limit: int | None) -> Iterator[JobInfo]:

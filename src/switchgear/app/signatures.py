@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, TypedDict, TypeVar, Unpack, cast, overload
 
 from switchgear.app.failure import FailureReference
 from switchgear.app.graph_plan import GraphPlan, PlannedJob
@@ -361,61 +361,31 @@ class Chain(GraphStep[J]):
 Step = GraphStep[Any]
 
 
-# The result of a chain is that of its last step; these overloads tell type checkers so for chains of up to five.
+class CallbackKeywords(TypedDict, total=False):
+    """The steps that may follow a group or a chain; see `chain` and `group`."""
+
+    on_success: Step | None
+    on_error: Step | None
+    finally_: Step | None
+
+
+class ChainKeywords(CallbackKeywords, total=False):
+    """What `chain` takes beside its steps."""
+
+    pass_results: bool
+
+
+# The result of a chain is that of its last step; these overloads tell type checkers so for chains of up to four steps.
 @overload
-def chain(
-    last: GraphStep[J],
-    /,
-    *,
-    pass_results: bool = True,
-    on_success: Step | None = None,
-    on_error: Step | None = None,
-    finally_: Step | None = None,
-) -> Chain[J]: ...
+def chain(last: GraphStep[J], /, **more: Unpack[ChainKeywords]) -> Chain[J]: ...
 @overload
-def chain(
-    a: Step,
-    last: GraphStep[J],
-    /,
-    *,
-    pass_results: bool = True,
-    on_success: Step | None = None,
-    on_error: Step | None = None,
-    finally_: Step | None = None,
-) -> Chain[J]: ...
+def chain(a: Step, last: GraphStep[J], /, **more: Unpack[ChainKeywords]) -> Chain[J]: ...
 @overload
-def chain(
-    a: Step,
-    b: Step,
-    last: GraphStep[J],
-    /,
-    *,
-    pass_results: bool = True,
-    on_success: Step | None = None,
-    on_error: Step | None = None,
-    finally_: Step | None = None,
-) -> Chain[J]: ...
+def chain(a: Step, b: Step, last: GraphStep[J], /, **more: Unpack[ChainKeywords]) -> Chain[J]: ...
 @overload
-def chain(
-    a: Step,
-    b: Step,
-    c: Step,
-    last: GraphStep[J],
-    /,
-    *,
-    pass_results: bool = True,
-    on_success: Step | None = None,
-    on_error: Step | None = None,
-    finally_: Step | None = None,
-) -> Chain[J]: ...
+def chain(a: Step, b: Step, c: Step, last: GraphStep[J], /, **more: Unpack[ChainKeywords]) -> Chain[J]: ...
 @overload
-def chain(
-    *steps: Step,
-    pass_results: bool = True,
-    on_success: Step | None = None,
-    on_error: Step | None = None,
-    finally_: Step | None = None,
-) -> Chain[Any]: ...
+def chain(*steps: Step, **more: Unpack[ChainKeywords]) -> Chain[Any]: ...
 def chain(
     *steps: Step,
     pass_results: bool = True,
@@ -436,28 +406,11 @@ def chain(
 
 
 @overload
-def group(
-    *members: GraphStep[Job[R]],
-    on_success: Step | None = None,
-    on_error: Step | None = None,
-    finally_: Step | None = None,
-) -> Group[R]: ...
+def group(*members: GraphStep[Job[R]], **callbacks: Unpack[CallbackKeywords]) -> Group[R]: ...
 @overload
-def group(
-    members: Iterable[GraphStep[Job[R]]],
-    /,
-    *,
-    on_success: Step | None = None,
-    on_error: Step | None = None,
-    finally_: Step | None = None,
-) -> Group[R]: ...
+def group(members: Iterable[GraphStep[Job[R]]], /, **callbacks: Unpack[CallbackKeywords]) -> Group[R]: ...
 @overload
-def group(
-    *members: Step | Iterable[Step],
-    on_success: Step | None = None,
-    on_error: Step | None = None,
-    finally_: Step | None = None,
-) -> Group[Any]: ...
+def group(*members: Step | Iterable[Step], **callbacks: Unpack[CallbackKeywords]) -> Group[Any]: ...
 def group(
     *members: Any,
     on_success: Step | None = None,

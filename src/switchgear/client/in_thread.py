@@ -23,7 +23,7 @@ async def in_thread(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs)
     loop = asyncio.get_running_loop()
     future: asyncio.Future[R] = loop.create_future()
 
-    def settle(result: R | None, error: BaseException | None) -> None:
+    def set_outcome(result: R | None, error: BaseException | None) -> None:
         if future.done():
             return  # the wait was cancelled
         if error is not None:
@@ -38,7 +38,7 @@ async def in_thread(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs)
         except BaseException as error:
             failure = error
         with suppress(RuntimeError):  # the loop has ended
-            loop.call_soon_threadsafe(settle, result, failure)
+            loop.call_soon_threadsafe(set_outcome, result, failure)
 
     threading.Thread(target=work, name="switchgear-waiting", daemon=True).start()
     return await future

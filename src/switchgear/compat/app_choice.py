@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 
-from switchgear.app.app import DEFAULT_URL, URL_VARIABLE, App
+from switchgear.app.app import App
+from switchgear.app.app_arguments import URL_VARIABLE, usual_urls
 from switchgear.app.server_locations import ServerLocation, location_of
 from switchgear.errors import ConfigError
 
@@ -35,7 +35,7 @@ def urls_for(broker: object, what: str) -> list[str]:
     urls = own_urls(broker)
     if urls:
         return urls
-    urls = os.environ.get(URL_VARIABLE, "").replace(",", " ").split() or [DEFAULT_URL]
+    urls = usual_urls()
     if broker is not None:
         kind = broker.partition(":")[0] + "://" if isinstance(broker, str) else type(broker).__name__
         text = f"{what} ({kind}) is not used: jobs go to {', '.join(urls)}; the variable {URL_VARIABLE} changes that"

@@ -21,7 +21,7 @@ from urllib.parse import quote, urlsplit
 
 import httptools
 
-from switchgear.protocols.http.guard import BrowserGuard
+from switchgear.protocols.http.browser_guard import BrowserGuard
 from switchgear.protocols.http.messages import RequestHead
 from switchgear.protocols.http.problems import HttpProblem, problem_body
 from switchgear.protocols.http.routes import DASHBOARD_ROUTES, ROUTES

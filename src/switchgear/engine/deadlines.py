@@ -286,12 +286,6 @@ class Deadlines:
         while self._is_sweeping and looked_at < HEAP_ENTRIES:
             looked_at += self._sweep_next(is_live)
 
-    def sweep_all(self, is_live: Callable[[Deadline], bool]) -> None:
-        """Remove all stale entries at once."""
-        self._begin_pass()
-        while self._is_sweeping:
-            self._sweep_next(is_live)
-
     @property
     def _is_sweeping(self) -> bool:
         return self._spans_to_sweep > 0 or self._moments_to_sweep > 0

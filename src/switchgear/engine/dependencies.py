@@ -23,8 +23,8 @@ from typing import Final
 from switchgear.engine.cross_function_edges import CrossFunctionEdges
 from switchgear.engine.cycle_search import CycleSearch
 from switchgear.engine.deadlines import DeadlineKind, Deadlines
+from switchgear.engine.function_placement import FunctionPlacement, is_copy
 from switchgear.engine.packed_queues import PackedQueues
-from switchgear.engine.placement import Placement, is_copy
 from switchgear.engine.sliced_work import SlicedKind, SlicedWork
 from switchgear.engine.state import EngineState
 from switchgear.engine.unsuccessful_jobs import UnsuccessfulJobs
@@ -106,7 +106,7 @@ class Dependencies:
                 blockers.append(job_id)
         return blockers
 
-    def _blockers_of_all_engines(self, job_ids: Sequence[int], edges: bytes, placement: Placement) -> list[int]:
+    def _blockers_of_all_engines(self, job_ids: Sequence[int], edges: bytes, placement: FunctionPlacement) -> list[int]:
         """The same among several engines: an unknown job may be one of another engine, and is waited for until that is
         known."""
         unfinished = self._state.jobs

@@ -22,11 +22,11 @@ from switchgear.engine.adopted_runs import AdoptedRuns
 from switchgear.engine.engine_parts import EngineParts
 from switchgear.engine.explain import ExplainParts, Reason, explain
 from switchgear.engine.foreign_predecessors import ForeignPredecessors
+from switchgear.engine.function_placement import FunctionPlacement, is_foreign
 from switchgear.engine.graph_submission import NONE_RESERVED, GraphSubmission, refuse_if_full
 from switchgear.engine.handover import HandedOver
 from switchgear.engine.job_template import JobTemplate
 from switchgear.engine.one_job_workers import OneJobRules, OneJobWorkers
-from switchgear.engine.placement import Placement, is_foreign
 from switchgear.engine.protocol_flows import Flows
 from switchgear.engine.restore import Restoring
 from switchgear.engine.state import ALL_IDS, EngineSettings, Observer
@@ -202,12 +202,12 @@ class Engine:
         self._state.refusal = refusal
 
     @property
-    def placement(self) -> Placement | None:
+    def placement(self) -> FunctionPlacement | None:
         """Knows which functions other engines have; `None` if there are no others."""
         return self._state.placement
 
     @placement.setter
-    def placement(self, placement: Placement | None) -> None:
+    def placement(self, placement: FunctionPlacement | None) -> None:
         self._state.placement = placement
 
     @property
@@ -413,7 +413,7 @@ class Engine:
         )
 
     def borrow(self, job: Job, subscriber: Peer) -> None:
-        """Enter a copy of a job of a foreign function for the workers here; see `switchgear.engine.placement`.
+        """Enter a copy of a job of a foreign function for the workers here; see `switchgear.engine.function_placement`.
 
         The subscriber is told how it ends. It has one attempt, and is never stored.
         """

@@ -45,101 +45,167 @@ class EngineParts:
     """All parts of an engine. ARCHITECTURE.md has them in a table, in the same order."""
 
     def __init__(self, settings: EngineSettings | None, observer: Observer | None) -> None:
-        state = self.state = EngineState(settings, observer)
-        deadlines = self.deadlines = Deadlines(state.memory)
-        timers = self.timers = Timers(state, deadlines)
-        sliced_work = self.sliced_work = SlicedWork()
-        packed = self.packed_queues = PackedQueues(state)
-        requirements = self.requirements = Requirements(state)
-        limiters = self.limiters = Limiters(state, deadlines, requirements, sliced_work)
-        queues = self.ready_queues = ReadyQueues(state, packed, limiters)
-        keys = UniqueKeys(state, deadlines, packed)
+        self.state = EngineState(settings, observer)
+        self._construct_queues()
+        self._construct_dispatch()
+        self._construct_job_life()
+        self._construct_workers()
+        self._construct_submissions()
+        self._construct_administration()
+
+    def _construct_queues(self) -> None:
+        """Times, and the queues of ready jobs."""
+        state = self.state
+        self.deadlines = Deadlines(state.memory)
+        self.timers = Timers(state, self.deadlines)
+        self.sliced_work = SlicedWork()
+        self.packed_queues = PackedQueues(state)
+        self.requirements = Requirements(state)
+        self.limiters = Limiters(state, self.deadlines, self.requirements, self.sliced_work)
+        self.ready_queues = ReadyQueues(state, self.packed_queues, self.limiters)
+        self.key_distribution = KeyDistribution(self.limiters, self.ready_queues)
+        self.unique_keys = UniqueKeys(state, self.deadlines, self.packed_queues)
+
+    def _construct_dispatch(self) -> None:
+        """How ready jobs get to workers."""
+        state, deadlines, limiters, queues = self.state, self.deadlines, self.limiters, self.ready_queues
+        requirements = self.requirements
         policy_caller = PolicyCaller(state, limiters, queues)
-        wakeups = self.wakeups = Wakeups(state, deadlines, limiters, queues, policy_caller, sliced_work)
-        functions = self.functions = FunctionRegistry(state, queues, wakeups)
-        lost_starts = self.lost_starts = LostStarts(state.memory)
-        attempts = self.attempts = Attempts(state, deadlines, limiters, keys, lost_starts, requirements)
-        dispatcher = self.dispatcher = Dispatcher(
-            state, deadlines, limiters, queues, wakeups, attempts, policy_caller, requirements
+        self.wakeups = Wakeups(state, deadlines, limiters, queues, policy_caller, self.sliced_work)
+        self.functions = FunctionRegistry(state, queues, self.wakeups)
+        self.lost_starts = LostStarts(state.memory)
+        self.attempts = Attempts(state, deadlines, limiters, self.unique_keys, self.lost_starts, requirements)
+        self.dispatcher = Dispatcher(
+            state, deadlines, limiters, queues, self.wakeups, self.attempts, policy_caller, requirements
         )
+
+    def _construct_job_life(self) -> None:
+        """What becomes of jobs: what they wait for, and how they end."""
+        state, deadlines, sliced_work, dispatcher = self.state, self.deadlines, self.sliced_work, self.dispatcher
         self.unsuccessful_jobs = UnsuccessfulJobs(state.memory)
-        dependencies = self.dependencies = Dependencies(state, deadlines, sliced_work, packed, self.unsuccessful_jobs)
-        transitions = self.transitions = Transitions(
-            state, deadlines, sliced_work, queues, keys, attempts, dispatcher, dependencies, requirements
-        )
-        self.payload_arrivals = PayloadArrivals(state, dispatcher, transitions)
-        self.stuck = StuckFunctions(sliced_work, dependencies, transitions)
-        workers = self.workers = WorkerRegistry(
+        self.dependencies = Dependencies(state, deadlines, sliced_work, self.packed_queues, self.unsuccessful_jobs)
+        self.transitions = Transitions(
             state,
             deadlines,
             sliced_work,
-            functions,
-            wakeups,
+            self.ready_queues,
+            self.unique_keys,
+            self.attempts,
+            dispatcher,
+            self.dependencies,
+            self.requirements,
+        )
+        self.stuck = StuckFunctions(sliced_work, self.dependencies, self.transitions)
+        self.payload_arrivals = PayloadArrivals(state, dispatcher, self.transitions)
+        self.subscriptions = JobSubscriptions(state, sliced_work, self.transitions)
+
+    def _construct_workers(self) -> None:
+        """Workers, and what they report."""
+        state, limiters, attempts, dispatcher = self.state, self.limiters, self.attempts, self.dispatcher
+        transitions, lost_starts, requirements = self.transitions, self.lost_starts, self.requirements
+        self.workers = WorkerRegistry(
+            state,
+            self.deadlines,
+            self.sliced_work,
+            self.functions,
+            self.wakeups,
             attempts,
             dispatcher,
             transitions,
             lost_starts,
             requirements,
         )
-        adopted_runs = AdoptedRuns(
-            state, timers, limiters, keys, attempts, dispatcher, transitions, workers, requirements
+        self.adopted_runs = AdoptedRuns(
+            state,
+            self.timers,
+            limiters,
+            self.unique_keys,
+            attempts,
+            dispatcher,
+            transitions,
+            self.workers,
+            requirements,
         )
         self.reports = WorkerReports(
-            state, limiters, queues, attempts, dispatcher, transitions, packed, lost_starts, adopted_runs
+            state,
+            limiters,
+            self.ready_queues,
+            attempts,
+            dispatcher,
+            transitions,
+            self.packed_queues,
+            lost_starts,
+            self.adopted_runs,
         )
+
+    def _construct_submissions(self) -> None:
+        """New jobs, and commands about jobs."""
+        state, deadlines, packed, queues = self.state, self.deadlines, self.packed_queues, self.ready_queues
+        dependencies, transitions = self.dependencies, self.transitions
         self.commands = JobCommands(
             state,
             deadlines,
             packed,
             queues,
-            functions,
-            keys,
-            attempts,
-            dispatcher,
+            self.functions,
+            self.unique_keys,
+            self.attempts,
+            self.dispatcher,
             dependencies,
             transitions,
-            requirements,
+            self.requirements,
         )
-        self.subscriptions = JobSubscriptions(state, sliced_work, transitions)
         self.submissions = Submissions(
             state,
             deadlines,
             packed,
             queues,
-            functions,
-            keys,
-            dispatcher,
+            self.functions,
+            self.unique_keys,
+            self.dispatcher,
             dependencies,
             transitions,
             self.subscriptions,
-            requirements,
+            self.requirements,
         )
-        wide = self.wide_submissions = WideSubmissions(state, packed, queues, functions, dependencies, self.submissions)
+        self.wide_submissions = WideSubmissions(state, packed, self.functions, dependencies, self.submissions)
         self.graph_parts = GraphParts(
-            state, packed, self.unsuccessful_jobs, dependencies, self.submissions, wide, self.commands, self.reports
+            state,
+            packed,
+            self.unsuccessful_jobs,
+            dependencies,
+            self.submissions,
+            self.wide_submissions,
+            self.commands,
+            self.reports,
         )
-        schedules = self.schedules = ScheduleRunner(state, deadlines, packed, self.submissions)
-        self.key_distribution = KeyDistribution(limiters, queues)
-        self.administration = Administration(state, sliced_work, self.key_distribution, dispatcher)
+        self.schedules = ScheduleRunner(state, deadlines, packed, self.submissions)
+
+    def _construct_administration(self) -> None:
+        """What operators set, what a restart restores, what other engines take over, and what the time brings."""
+        state, deadlines, packed, keys = self.state, self.deadlines, self.packed_queues, self.unique_keys
+        attempts, dispatcher, dependencies = self.attempts, self.dispatcher, self.dependencies
+        transitions = self.transitions
+        self.administration = Administration(state, self.sliced_work, self.key_distribution, dispatcher)
         foreign = ForeignPredecessors(state, packed, dependencies, transitions, self.unsuccessful_jobs)
         handover = Handover(
             state,
-            functions,
+            self.functions,
             keys,
-            lost_starts,
+            self.lost_starts,
             attempts,
             dispatcher,
             dependencies,
             transitions,
-            workers,
-            schedules,
+            self.workers,
+            self.schedules,
             foreign,
         )
         self.restore = Restore(
             state,
             deadlines,
             packed,
-            queues,
+            self.ready_queues,
             keys,
             attempts,
             dispatcher,
@@ -147,19 +213,19 @@ class EngineParts:
             transitions,
             handover,
             foreign,
-            adopted_runs,
+            self.adopted_runs,
         )
         self.deadline_dispatch = DeadlineDispatch(
             state,
             deadlines,
-            sliced_work,
-            limiters,
+            self.sliced_work,
+            self.limiters,
             keys,
-            wakeups,
+            self.wakeups,
             attempts,
             dispatcher,
             transitions,
-            workers,
-            schedules,
-            timers,
+            self.workers,
+            self.schedules,
+            self.timers,
         )

@@ -9,8 +9,8 @@ be.
 from __future__ import annotations
 
 from switchgear.engine.dependencies import Dependencies
+from switchgear.engine.function_placement import is_copy
 from switchgear.engine.packed_queues import PackedQueues
-from switchgear.engine.placement import is_copy
 from switchgear.engine.state import EngineState
 from switchgear.engine.transitions import Transitions
 from switchgear.engine.unsuccessful_jobs import UnsuccessfulJobs

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import Final
 
-from switchgear.engine.placement import FOREIGN_LIMIT, is_foreign
+from switchgear.engine.function_placement import FOREIGN_LIMIT, is_foreign
 from switchgear.engine.ready_queues import ReadyQueues
 from switchgear.engine.state import EngineState
 from switchgear.engine.wakeups import Wakeups

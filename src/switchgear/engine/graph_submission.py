@@ -21,10 +21,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Final, TypeAlias
 
+from switchgear.engine.function_placement import is_foreign
 from switchgear.engine.graph_order import GraphOrder
 from switchgear.engine.graph_parts import GraphParts
 from switchgear.engine.job_template import JobTemplate
-from switchgear.engine.placement import is_foreign
 from switchgear.engine.submissions import QUEUE_IS_FULL
 from switchgear.engine.submit_options import SubmitOptions
 from switchgear.errors import CycleRefused, Refused

@@ -8,8 +8,8 @@ from typing import Final, NoReturn
 
 from mypy_extensions import mypyc_attr
 
+from switchgear.engine.function_placement import FunctionPlacement
 from switchgear.engine.lifecycle import next_state
-from switchgear.engine.placement import Placement
 from switchgear.engine.protocol_flows import UNKNOWN_SOURCE, Flows
 from switchgear.errors import Refused
 from switchgear.memory import MemoryAccount
@@ -125,7 +125,7 @@ class EngineState:
         self.wanted_payloads: list[Job] = []
         self.refusal: Refused | None = None  # set while no submission is accepted
         self.edge_changes = 0  # how often a job that was there began to wait for others; new jobs do not count
-        self.placement: Placement | None = None  # other engines have some of the functions
+        self.placement: FunctionPlacement | None = None  # other engines have some of the functions
         self.handing_out = True
         self.has_wake_policy = False
         self.hands_out_plainly = True  # and there is no wake policy to be asked

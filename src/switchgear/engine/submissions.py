@@ -7,9 +7,9 @@ from typing import Final
 from switchgear.engine.deadlines import DeadlineKind, Deadlines
 from switchgear.engine.dependencies import ERROR, Dependencies, check_edges, has_policies, without_repetitions
 from switchgear.engine.dispatcher import Dispatcher
+from switchgear.engine.function_placement import is_foreign
 from switchgear.engine.functions import FunctionRegistry
 from switchgear.engine.packed_queues import PackedQueues
-from switchgear.engine.placement import is_foreign
 from switchgear.engine.protocol_flows import SCHEDULE_SOURCE
 from switchgear.engine.ready_queues import ReadyQueues
 from switchgear.engine.requirements import Requirements
@@ -196,15 +196,29 @@ class Submissions:
         A long graph is submitted over several turns. Nothing that changes meanwhile may stop it half-way: no limit is
         applied, and if the store fails, jobs that are not stored yet are not withdrawn but stored later.
         """
+        job = self.new_job(function, b"", payload, priority, delivery, reserved_id, below_id)
+        self._apply(job, options)
+        self._enter(job, subscriber, is_long)
+        return job
+
+    def new_job(
+        self,
+        function: Function,
+        unique: bytes,
+        payload: bytes,
+        priority: int,
+        delivery: int,
+        reserved_id: int,
+        below_id: int,
+    ) -> Job:
+        """A job of this engine in no table, under the reserved id if there is one, of those below `below_id`."""
         state = self._state
-        job = Job(reserved_id or state.next_job_id, function, b"", payload, priority, delivery, state.now_us)
+        job = Job(reserved_id or state.next_job_id, function, unique, payload, priority, delivery, state.now_us)
         job.source = state.source
         if not reserved_id:
             state.next_job_id += 1
         elif state.next_job_id != below_id:
             self._queues.rank_last(job)  # others were submitted after the ids were reserved
-        self._apply(job, options)
-        self._enter(job, subscriber, is_long)
         return job
 
     def job_for_owner(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from switchgear.engine.placement import is_foreign
+from switchgear.engine.function_placement import is_foreign
 from switchgear.engine.sliced_work import SlicedKind, SlicedWork
 from switchgear.engine.state import EngineState
 from switchgear.engine.transitions import Transitions

@@ -10,8 +10,8 @@ from switchgear.engine.attempts import Attempts
 from switchgear.engine.deadlines import DeadlineKind, Deadlines
 from switchgear.engine.dependencies import ERROR, Dependencies, policy_of
 from switchgear.engine.dispatcher import Dispatcher
+from switchgear.engine.function_placement import is_copy
 from switchgear.engine.lifecycle import NEXT_STATE
-from switchgear.engine.placement import is_copy
 from switchgear.engine.predecessor_error import NO_ERROR, RootCause, inherited_cause, predecessor_error, root_cause
 from switchgear.engine.ready_queues import ReadyQueues
 from switchgear.engine.recent_causes import RecentCauses

@@ -6,10 +6,9 @@ from collections.abc import Generator
 from typing import Final
 
 from switchgear.engine.dependencies import Dependencies, has_policies
+from switchgear.engine.function_placement import is_foreign
 from switchgear.engine.functions import FunctionRegistry
 from switchgear.engine.packed_queues import PackedQueues
-from switchgear.engine.placement import is_foreign
-from switchgear.engine.ready_queues import ReadyQueues
 from switchgear.engine.state import EngineState
 from switchgear.engine.submissions import Submissions
 from switchgear.engine.submit_options import SubmitOptions
@@ -28,14 +27,12 @@ class WideSubmissions:
         self,
         state: EngineState,
         packed: PackedQueues,
-        queues: ReadyQueues,
         functions: FunctionRegistry,
         dependencies: Dependencies,
         submissions: Submissions,
     ) -> None:
         self._state = state
         self._packed = packed
-        self._queues = queues
         self._functions = functions
         self._dependencies = dependencies
         self._submissions = submissions
@@ -94,13 +91,7 @@ class WideSubmissions:
         below_id: int = 0,
     ) -> Job:
         """A job of very many predecessors, with an id and in no table, to be linked to them in portions."""
-        state = self._state
-        job = Job(reserved_id or state.next_job_id, function, unique, payload, priority, delivery, state.now_us)
-        if not reserved_id:
-            state.next_job_id += 1
-        elif state.next_job_id != below_id:
-            self._queues.rank_last(job)
-        job.source = state.source
+        job = self._submissions.new_job(function, unique, payload, priority, delivery, reserved_id, below_id)
         job.has_details = True
         job.predecessors = options.predecessors
         if options.edges and has_policies(options.edges):

@@ -14,10 +14,10 @@ from typing import Final
 from switchgear.engine.adopted_runs import AdoptedRuns
 from switchgear.engine.attempts import Attempts
 from switchgear.engine.dispatcher import Dispatcher
+from switchgear.engine.function_placement import is_copy
 from switchgear.engine.limiters import Limiters
 from switchgear.engine.lost_starts import LostStarts
 from switchgear.engine.packed_queues import PackedQueues
-from switchgear.engine.placement import is_copy
 from switchgear.engine.ready_queues import ReadyQueues
 from switchgear.engine.resumed_starts import ResumedStarts
 from switchgear.engine.state import EngineState

@@ -9,9 +9,9 @@ from typing import Final
 from switchgear.engine.attempts import Attempts
 from switchgear.engine.deadlines import DeadlineKind, Deadlines
 from switchgear.engine.dispatcher import Dispatcher
+from switchgear.engine.function_placement import is_foreign
 from switchgear.engine.functions import FunctionRegistry
 from switchgear.engine.lost_starts import LostStarts
-from switchgear.engine.placement import is_foreign
 from switchgear.engine.requirements import Amounts, Requirements
 from switchgear.engine.sliced_work import SlicedKind, SlicedWork
 from switchgear.engine.state import EngineState

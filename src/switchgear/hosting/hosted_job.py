@@ -121,7 +121,7 @@ def shared_future(future: Future[Any]) -> Future[Any]:
     """A future that may be cancelled, as asyncio does it, without cancelling the one that others wait for too."""
     own: Future[Any] = Future()
 
-    def settle(done: Future[Any]) -> None:
+    def set_outcome(done: Future[Any]) -> None:
         if own.set_running_or_notify_cancel():
             error = done.exception()
             if error is not None:
@@ -129,5 +129,5 @@ def shared_future(future: Future[Any]) -> Future[Any]:
             else:
                 own.set_result(done.result())
 
-    future.add_done_callback(settle)
+    future.add_done_callback(set_outcome)
     return own

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from mypy_extensions import mypyc_attr
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["NO_DETAILS", "Details", "shared_details"]
 

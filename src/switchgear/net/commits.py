@@ -19,6 +19,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from switchgear.backoff import ReconnectBackoff, RetryPauses, without_jitter
 from switchgear.engine.engine import Engine
 from switchgear.errors import Fenced, Refused, StorageError
 from switchgear.model import Job
@@ -79,7 +80,8 @@ class Commits:
         self._failed_at = 0.0
         self._recovered_at = 0.0
         self._retry: asyncio.TimerHandle | None = None
-        self._retry_seconds = FIRST_RETRY_SECONDS
+        pauses = ReconnectBackoff(FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS, rng=without_jitter)
+        self._retry_pauses = RetryPauses(pauses)
 
     # --- turns ---
 
@@ -267,7 +269,7 @@ class Commits:
             self.storage_error = error
             self._failed_at = self._loop.time()
             if self._failed_at - self._recovered_at > CALM_SECONDS:
-                self._retry_seconds = FIRST_RETRY_SECONDS
+                self._retry_pauses.reset()
             self.telemetry.emit("storage_failed", error=error)
             if self.engine.refusal is None:
                 self.engine.refusal = Refused(REFUSED_STORAGE, f"storage failed: {error}")
@@ -293,8 +295,7 @@ class Commits:
 
     def _try_again_later(self) -> None:
         if self._retry is None:
-            self._retry = self._loop.call_later(self._retry_seconds, self._try_again)
-            self._retry_seconds = min(self._retry_seconds * 2, LONGEST_RETRY_SECONDS)
+            self._retry = self._loop.call_later(self._retry_pauses.next_seconds(), self._try_again)
 
     def _try_again(self) -> None:
         self._retry = None

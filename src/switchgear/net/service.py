@@ -24,11 +24,12 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
-from switchgear.config import Config, changed_but_not_reloadable, reloaded
+from switchgear.config import Config
 from switchgear.engine.engine import Engine
-from switchgear.errors import ConfigError, SwitchgearError
+from switchgear.errors import SwitchgearError
 from switchgear.model import Cause
 from switchgear.net.clock import SystemClock
+from switchgear.net.config_reload import reload_access, reload_config
 from switchgear.net.connections.peer_user import can_tell_users
 from switchgear.net.dashboard_on_request import DashboardOnRequest
 from switchgear.net.hub import Hub
@@ -472,51 +473,14 @@ class Service:
         if self._reload is None:
             return
         self.manager.reloading()
-        self._reload_access()
+        reload_access(self.config, self.listeners, self._owners, self.telemetry)
         try:
-            self._reload_config(self._reload)
+            self.config = reload_config(
+                self.config, self._reload, self.engine, self.listeners, self.recorder, self.telemetry
+            )
         finally:
             if not self._stop.is_set():
                 self.manager.ready(SERVING)
-
-    def _reload_config(self, load: Callable[[], Config]) -> None:
-        try:
-            read = load()
-            new = reloaded(self.config, read)
-            self.listeners.admit_clients()
-            configure_log(new)
-        except ConfigError as error:
-            self.telemetry.emit("config_not_reloaded", reason=error)
-            return
-        for name in changed_but_not_reloadable(self.config, read):
-            self.telemetry.emit("setting_needs_restart", name=name)
-        self.config = new
-        self.engine.use_settings(engine_settings(new))
-        self.listeners.use_config(new)
-        if self.recorder is not None:
-            self.recorder.keep_seconds = new.joblog.keep_seconds
-            self.recorder.keep_count = new.joblog.keep_count
-        self.telemetry.emit("config_reloaded")
-
-    def _reload_access(self) -> None:
-        """Read certificates, keys and the access file again; where one is bad, the old one stays in force.
-
-        They are independent: a certificate that cannot be read must not keep an identity that was removed.
-        """
-        for error in self.listeners.reload_tls():
-            self.telemetry.emit("tls_not_reloaded", reason=error)
-        if self._owners is not None:
-            try:
-                self._owners.tls.reload()
-            except ConfigError as error:
-                self.telemetry.emit("tls_not_reloaded", reason=error)
-        try:
-            closed = self.listeners.reload_access()
-        except ConfigError as error:
-            self.telemetry.emit("access_not_reloaded", reason=error)
-            return
-        if self.config.access.file:
-            self.telemetry.emit("access_reloaded", closed=closed)
 
     # --- periodic tasks ---
 

@@ -1,7 +1,7 @@
 """`Broadcast`: channel messages for peers of all servers that own functions together.
 
-This class is that of a server that is alone. With several (`switchgear.net.owners.channels`), each event of a job is
-told by one of them: its start by the server to which the worker is connected, its end by the owner of the job.
+This class is that of a server that is alone. With several (`switchgear.net.owners.cluster_channels`), each event of a
+job is told by one of them: its start by the server to which the worker is connected, its end by the owner of the job.
 """
 
 from __future__ import annotations

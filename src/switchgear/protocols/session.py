@@ -235,7 +235,7 @@ class Session(Output):
         return placement.stand_in(job)
 
     def await_room_elsewhere(self, wanted: Sequence[tuple[bytes, int, int]]) -> Iterator[Step]:
-        """Raise Refused if functions of other nodes may not have so many more jobs; see `Placement.ask_room`."""
+        """Raise Refused if functions of other nodes may not have so many more jobs: `FunctionPlacement.ask_room`."""
         placement = self.engine.placement
         if placement is None:
             return

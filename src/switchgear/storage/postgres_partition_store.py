@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Final, TypeVar
 
 from switchgear.backoff import ReconnectBackoff
-from switchgear.engine.placement import is_copy, is_foreign
+from switchgear.engine.function_placement import is_copy, is_foreign
 from switchgear.errors import Fenced, StorageError
 from switchgear.model import Function, Job, Limiter, Schedule
 from switchgear.partitions import NodeLease, Shards, partition_of

@@ -242,9 +242,7 @@ class Parts:
 
     @cached_property
     def wide_submissions(self) -> WideSubmissions:
-        return WideSubmissions(
-            self.state, self.packed, self.queues, self.functions, self.dependencies, self.submissions
-        )
+        return WideSubmissions(self.state, self.packed, self.functions, self.dependencies, self.submissions)
 
     @cached_property
     def graph_parts(self) -> GraphParts:

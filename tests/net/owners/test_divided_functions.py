@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from switchgear.engine.engine import Engine
-from switchgear.engine.placement import Placement, is_foreign
+from switchgear.engine.function_placement import FunctionPlacement, is_foreign
 from switchgear.engine.submit_options import SubmitOptions
 from switchgear.errors import Refused
 from switchgear.model import Delivery, Function, Job, Peer, Schedule, Worker
@@ -20,7 +20,7 @@ from switchgear.timetable import Every
 NORMAL = 1
 
 
-class SomeShards(Placement):
+class SomeShards(FunctionPlacement):
     """This engine has every function except those that are named, and divided ones."""
 
     def __init__(self, engine: Engine) -> None:

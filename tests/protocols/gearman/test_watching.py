@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from switchgear.engine.placement import Placement
+from switchgear.engine.function_placement import FunctionPlacement
 from switchgear.model import DONE, NORMAL, Delivery, Function, Job
 from switchgear.protocols.gearman.messages import Packet as Extension
 from switchgear.protocols.pending_read import Reading
@@ -19,7 +19,7 @@ def test_conversations(transcript: Transcript, manner: str) -> None:
     play(transcript, manner)
 
 
-class AtAnotherNode(Placement):
+class AtAnotherNode(FunctionPlacement):
     """Another node owns all functions; jobs that are asked for are not passed on yet."""
 
     def is_ours(self, name: bytes) -> bool:

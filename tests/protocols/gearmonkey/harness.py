@@ -12,9 +12,9 @@ from typing import Any
 
 from switchgear.engine.engine import EngineSettings
 from switchgear.protocols.gearmonkey.command_access import check_command
+from switchgear.protocols.gearmonkey.command_table import VERBS
 from switchgear.protocols.gearmonkey.listener_state import GearMonkeySetup
 from switchgear.protocols.gearmonkey.session import GearMonkeySession
-from switchgear.protocols.gearmonkey.verbs import VERBS
 from tests.protocols.message_harness import MessageHarness
 from tests.protocols.recording_transport import RecordingTransport
 from tests.support.resp_wire import OK, command, split_replies

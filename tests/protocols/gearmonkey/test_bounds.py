@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from switchgear.engine.engine import EngineSettings
-from switchgear.protocols.gearmonkey import listener_state, session, waiting
+from switchgear.protocols.gearmonkey import blocked_connection, listener_state, session
 from tests.protocols.gearmonkey.harness import FakeTransport, MonkeyHarness, pop, push
 from tests.support.resp_wire import OK, Error
 
@@ -79,7 +79,7 @@ def test_the_functions_that_workers_are_counted_for_are_bounded(monkeypatch: pyt
 
 def test_the_queues_of_a_pop_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     harness = MonkeyHarness(packet_bytes=1_000_000)
-    keys = [f"queue:{number}:normal" for number in range(waiting.MOST_QUEUE_KEYS + 1)]
+    keys = [f"queue:{number}:normal" for number in range(blocked_connection.MOST_QUEUE_KEYS + 1)]
     assert harness.ask("worker", "BRPOP", *keys, "1") == Error(b"ERR more than 3000 keys at once")
     assert not harness.engine.functions
     monkeypatch.setattr(session, "MOST_REGISTERED", 3)

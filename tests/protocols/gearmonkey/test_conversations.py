@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from switchgear.protocols.gearmonkey.verbs import VERBS
+from switchgear.protocols.gearmonkey.command_table import VERBS
 from tests.protocols.gearmonkey.transcript import FOLDER, MANNERS, Transcript, load, play
 
 MANUAL = Path(__file__).parents[3] / "docs" / "protocols" / "gearmonkey.md"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from switchgear.protocols.gearmonkey import monitoring
-from switchgear.protocols.gearmonkey.verbs import VERBS
+from switchgear.protocols.gearmonkey.command_table import VERBS
 from tests.protocols.gearmonkey.harness import MonkeyHarness, Word
 from tests.support.resp_wire import Error, Simple, command
 

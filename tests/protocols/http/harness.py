@@ -20,7 +20,7 @@ from switchgear.access.identities import OPEN_ACCESS
 from switchgear.engine.engine import EngineSettings
 from switchgear.net.hub import Hub
 from switchgear.net.operations.dispatcher import Operations
-from switchgear.protocols.http.guard import BrowserGuard
+from switchgear.protocols.http.browser_guard import BrowserGuard
 from switchgear.protocols.http.identity import check_request
 from switchgear.protocols.http.listener import HttpState
 from switchgear.protocols.http.routes import ROUTES

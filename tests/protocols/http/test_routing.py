@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from switchgear.protocols.http.browser_guard import BrowserGuard
 from switchgear.protocols.http.codec import RequestDecoder
-from switchgear.protocols.http.guard import BrowserGuard
 from switchgear.protocols.http.routes import ROUTES
 from switchgear.protocols.http.routing import Router
 from switchgear.protocols.http.session_setup import HttpSetup

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from switchgear.app.declarations import undeclared_text
 from switchgear.app.server_locations import ServerLocation
+from switchgear.app.worker.disconnected_attempts import PATIENCE_SECONDS as RESUMING_SECONDS
+from switchgear.app.worker.disconnected_attempts import DisconnectedAttempts
 from switchgear.app.worker.executor import Attempt, Executor, ExecutorOwner
-from switchgear.app.worker.interrupted_attempts import PATIENCE_SECONDS as RESUMING_SECONDS
-from switchgear.app.worker.interrupted_attempts import InterruptedAttempts
 from switchgear.app.worker.observer import AppWorkerObserver
 from switchgear.app.worker.prefetch import Prefetch
 from switchgear.backoff import ReconnectBackoff
@@ -73,7 +73,7 @@ class SlotPool(ExecutorOwner):
         prefetch: Prefetch | None = None,
         counts_interruptions: bool = False,
         on_control: Callable[[SlotPool, ControlRequested], dict[str, Any]] = lambda pool, request: {},
-        interrupted: InterruptedAttempts | None = None,
+        interrupted: DisconnectedAttempts | None = None,
     ) -> None:
         """`on_change` is called after each end of an attempt: True if the job was finished here.
 
@@ -105,7 +105,7 @@ class SlotPool(ExecutorOwner):
         self._stopping = False
         self._counts_interruptions = counts_interruptions
         self._interrupted: set[WorkerConnection[Attempt]] = set()  # over which attempts came that were stopped
-        self._without_connection = interrupted if interrupted is not None else InterruptedAttempts()
+        self._without_connection = interrupted if interrupted is not None else DisconnectedAttempts()
         self._without_connection.when_asked(self.rebalance)
         self._waits_until: dict[WorkerConnection[Attempt], float] = {}  # for other pools to ask for their jobs
         self._loop: asyncio.AbstractEventLoop

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 from switchgear.app.job_execution import references_of
 from switchgear.app.server_locations import ServerLocation
 from switchgear.app.worker.async_executor import AsyncExecutor
+from switchgear.app.worker.disconnected_attempts import DisconnectedAttempts
 from switchgear.app.worker.executor import Attempt, Executor
 from switchgear.app.worker.executor_choice import CurrentTasks, ExecutorChoice
-from switchgear.app.worker.interrupted_attempts import InterruptedAttempts
 from switchgear.app.worker.observer import AppWorkerObserver
 from switchgear.app.worker.prefetch import MOST_PREFETCH, Prefetch
 from switchgear.app.worker.process_autoscaler import CHECK_SECONDS, AutoscaleLimits, ProcessAutoscaler
@@ -108,7 +108,7 @@ class AppWorker:
         self._name = self.settings.name or f"{socket.gethostname()}/{os.getpid()}"
         self._pools: list[SlotPool] = []
         self._autoscaler: ProcessAutoscaler | None = None
-        self._interrupted = InterruptedAttempts()
+        self._interrupted = DisconnectedAttempts()
         self._control = RemoteControl(self, app.hooks.broadcast, self._observer)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping: asyncio.Event

@@ -34,9 +34,8 @@ from switchgear.client.gearman.packets import (
     split_fields,
     wire_number,
 )
+from switchgear.client.gearman.worker_answers import control_request, ready_jobs, undeclared_in
 from switchgear.client.gearman.worker_events import (
-    ControlRequested,
-    FoundUndeclared,
     JobAssigned,
     JobResumed,
     JobRevoked,
@@ -79,14 +78,6 @@ class WorkerIntroduction:
     tags: Sequence[str] = ()  # jobs that require these are taken too; a server of ours has to know them
     resources: str = ""  # and jobs that require so much, as far as it is free: memory=64G,cores=8
     status: Callable[[], Mapping[str, Any]] | None = None  # what an operator sees of it; None: it is not controlled
-
-
-class _WorkerControl(msgspec.Struct):
-    """The request in a WORKER_CONTROL packet."""
-
-    action: str
-    slots: int = 0
-    text: str = ""
 
 
 class _Phase(Enum):
@@ -366,13 +357,7 @@ class WorkerProtocol:
             self._send(Packet.WORKER_STATUS, b"%d" % answered, msgspec.json.encode({**status(), **more}))
 
     def _on_worker_control(self, body: bytes) -> None:
-        number_text, request = split_fields(body, 2)
-        try:
-            wanted = msgspec.json.decode(request, type=_WorkerControl)
-        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-            raise PeerError(f"a request of an operator that cannot be read: {error}") from error
-        number = wire_number(number_text)
-        self._events.append(ControlRequested(number, wanted.action, wanted.slots, wanted.text))
+        self._events.append(control_request(body))
 
     def _serve_when_declared(self) -> None:
         if not self._undeclared:
@@ -386,23 +371,12 @@ class WorkerProtocol:
                 self._on_declared(body)
             self._serve_when_declared()
             return
-        ours = self._introduction.functions
-        try:
-            found = msgspec.json.decode(body, type=list[dict[str, Any]])
-            rows = [row for row in found if isinstance(row["name"], str) and row["name"] in ours]
-            ready = sum(int(row["ready"]) for row in rows if not row.get("paused"))
-        except (msgspec.MsgspecError, KeyError, TypeError, ValueError, RecursionError) as error:
-            raise PeerError(f"an answer about functions that cannot be read: {error}") from error
-        self._events.append(ReadyJobsCounted(ready))
+        self._events.append(ReadyJobsCounted(ready_jobs(body, self._introduction.functions)))
 
     def _on_declared(self, body: bytes) -> None:
-        try:
-            answer = msgspec.json.decode(body, type=dict[str, Any])
-            schedules, functions = (tuple(map(str, answer[kind])) for kind in ("schedules", "functions"))
-        except (msgspec.MsgspecError, KeyError, TypeError, RecursionError) as error:
-            raise PeerError(f"an answer about declarations that cannot be read: {error}") from error
-        if schedules or functions:
-            self._events.append(FoundUndeclared(schedules, functions, bool(answer.get("removed"))))
+        found = undeclared_in(body)
+        if found.schedules or found.functions:
+            self._events.append(found)
 
     def _on_echo(self, body: bytes) -> None:
         if self._phase is _Phase.ASKING_FOR_EXTENSIONS:

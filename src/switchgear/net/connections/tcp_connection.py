@@ -15,12 +15,12 @@ import asyncio
 import ipaddress
 import logging
 import socket
-from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, cast
 
 from switchgear.config import LimitsConfig
 from switchgear.net.connections.foreign_protocols import unencrypted_refusal
+from switchgear.net.connections.long_output import LongOutput
 from switchgear.net.connections.peer_user import is_same_user, user_behind
 from switchgear.net.connections.tls import TlsFailure, TlsStream
 from switchgear.protocols.session import ByteSession
@@ -81,8 +81,7 @@ class Connection(PeerTransport):
         self._rest = b""  # input to be handled in the next turns; until then no more is read
         self._rest_start = 0  # how much of `_rest` was handled
         self._encrypted = b""  # input of TLS that was not decrypted yet; likewise
-        self._unwritten: deque[bytes | memoryview] = deque()  # output that is written in the next turns
-        self._unwritten_bytes = 0
+        self._unwritten = LongOutput()  # output that is written in the next turns
         self._closes_when_written = False
         self._go_on: Callable[[], None] | None = None  # called when the peer has read its output
         self._awaited = 0  # what the session awaited from the peer when that was last checked, and since when
@@ -283,8 +282,7 @@ class Connection(PeerTransport):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.transport = None
-        self._unwritten.clear()
-        self._unwritten_bytes = 0
+        self._unwritten.take_all()
         self._release_memory()
         if self._lingering is not None:
             self._lingering.cancel()
@@ -321,8 +319,8 @@ class Connection(PeerTransport):
 
     def resume_writing(self) -> None:
         self._stalled_since = 0.0
-        self._count_output(self._unwritten_bytes + self.queued_bytes)
-        if self._unwritten:
+        self._count_output(self._unwritten.size + self.queued_bytes)
+        if self._unwritten.size:
             self.hub.fair_queue.add(self._write_more)
         else:
             self._all_taken()
@@ -393,7 +391,7 @@ class Connection(PeerTransport):
             self._count_output(pending + size + self.queued_bytes)
             if self._is_given_up:
                 return
-        if size > WRITE_BYTES or self._unwritten:
+        if size > WRITE_BYTES or self._unwritten.size:
             self._write_later(transport, out, size)
         elif self.tls is not None:
             transport.write(self.tls.encrypt(out))
@@ -406,41 +404,29 @@ class Connection(PeerTransport):
 
     def _write_later(self, transport: asyncio.Transport, out: list[bytes], size: int) -> None:
         """Write this in the next turns, and read no input until then."""
-        if not self._unwritten:
+        if not self._unwritten.size:
             self._stop_reading(transport)
             if not self._stalled_since:
                 self.hub.fair_queue.add(self._write_more)
-        self._unwritten.extend(out)
-        self._unwritten_bytes += size
+        self._unwritten.add(out, size)
         if not self._stalled_since:
-            self._count_output(self._unwritten_bytes + self.queued_bytes)
+            self._count_output(self._unwritten.size + self.queued_bytes)
 
     def _write_more(self) -> None:
         """Write the next piece of a long output."""
         transport = self.transport
-        if transport is None or self._stalled_since or not self._unwritten:
-            return
         unwritten = self._unwritten
-        batch: list[bytes | memoryview] = []
-        size = 0
-        while unwritten and size < WRITE_BYTES:
-            piece = unwritten.popleft()
-            room = WRITE_BYTES - size
-            if len(piece) > room:
-                view = memoryview(piece)
-                unwritten.appendleft(view[room:])
-                piece = view[:room]
-            batch.append(piece)
-            size += len(piece)
-        self._unwritten_bytes -= size
+        if transport is None or self._stalled_since or not unwritten.size:
+            return
+        batch = unwritten.take(WRITE_BYTES)
         if self.tls is None:
             transport.writelines(batch)
         else:
             transport.write(self.tls.encrypt(batch))
         if self._is_stalled_now():
             return  # `resume_writing` continues
-        self._count_output(self._unwritten_bytes + self.queued_bytes)
-        if unwritten:
+        self._count_output(unwritten.size + self.queued_bytes)
+        if unwritten.size:
             self.hub.fair_queue.add(self._write_more)
         else:
             self._all_taken()
@@ -455,7 +441,7 @@ class Connection(PeerTransport):
         transport = self.transport
         if transport is None or transport.is_closing() or self._lingering is not None:
             return
-        if self._unwritten:
+        if self._unwritten.size:
             self._closes_when_written = True
             return
         if self._ended or not transport.can_write_eof():
@@ -476,12 +462,12 @@ class Connection(PeerTransport):
     def end(self) -> None:
         """Close the connection for good, after all output was sent."""
         if self.transport is not None and not self.transport.is_closing():
-            if self._unwritten:
-                unwritten, self._unwritten = self._unwritten, deque()
+            if self._unwritten.size:
+                unwritten = self._unwritten.take_all()
                 if self.tls is None:
                     self.transport.writelines(unwritten)
                 else:
-                    self.transport.write(self.tls.encrypt(list(unwritten)))
+                    self.transport.write(self.tls.encrypt(unwritten))
             if self.tls is not None and self._lingering is None:  # otherwise it was said, and the output has ended
                 self.transport.write(self.tls.goodbye())
             self.transport.close()
@@ -552,7 +538,7 @@ class Connection(PeerTransport):
 
     @property
     def unsent_bytes(self) -> int:
-        return self.transport.get_write_buffer_size() + self._unwritten_bytes if self.transport is not None else 0
+        return self.transport.get_write_buffer_size() + self._unwritten.size if self.transport is not None else 0
 
     def give_up_on_slow_reader(self, waiting_bytes: int) -> None:
         self.give_up("slow_reader_closed", waiting_bytes)
@@ -560,7 +546,7 @@ class Connection(PeerTransport):
     @property
     def is_stalled(self) -> bool:
         """Whether the peer has not read all that was written."""
-        return self._stalled_since != 0.0 or bool(self._unwritten)
+        return self._stalled_since != 0.0 or self._unwritten.size > 0
 
     def count_queued(self, queued_bytes: int) -> None:
         """Count output that the session holds until the peer has read earlier output."""
@@ -587,7 +573,7 @@ class Connection(PeerTransport):
             if not self._stalled_since:
                 self.resume_writing()
         held = self._held_bytes() + self.queued_bytes
-        pending = self._unwritten_bytes
+        pending = self._unwritten.size
         if self._stalled_since and self.transport is not None:
             pending = self.unsent_bytes
             if pending < self._stalled_bytes:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from switchgear.model import SECOND_US, Function
-from switchgear.net.monitoring.series import COUNTED, FINE_SECONDS, WIDTH, FunctionHistory
+from switchgear.net.monitoring.function_history import COUNTED, FINE_SECONDS, WIDTH, FunctionHistory
 from switchgear.net.operations.functions import function_portions, oldest_ready_us
 
 if TYPE_CHECKING:

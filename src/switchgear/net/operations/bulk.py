@@ -15,7 +15,8 @@ from typing import Any, Final
 from switchgear.errors import Refused
 from switchgear.model import FAILED, SECOND_US
 from switchgear.net.operations.context import OperationsContext
-from switchgear.net.operations.jobs import JobOperations, query_of, require_some
+from switchgear.net.operations.job_selection import query_of, require_some
+from switchgear.net.operations.jobs import JobOperations
 from switchgear.net.operations.verb_steps import Steps
 from switchgear.protocols.handles import number_in_handle
 from switchgear.protocols.pending_read import Step

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Any, Final
 
+from switchgear.json_bytes import plain
 from switchgear.memory import MemoryAccount
 from switchgear.model.job import JOB_BYTES
 from switchgear.net.connections.tcp_connection import Connection
 from switchgear.net.operations.context import OperationsContext
-from switchgear.net.operations.values import plain
 from switchgear.net.operations.verb_steps import Steps, in_steps
 from switchgear.refusals import REFUSED_DRAINING
 from switchgear.units import short_bytes

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from switchgear.json_bytes import plain
 from switchgear.net.operations.context import OperationsContext
-from switchgear.net.operations.values import plain
 from switchgear.net.operations.verb_steps import Steps
 from switchgear.policy import Policy
 from switchgear.verbs.answers import DeclareAnswer

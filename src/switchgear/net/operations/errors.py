@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from switchgear.json_bytes import encoded, plain
 from switchgear.model import FAILED, SECOND_US, Job
 from switchgear.net.monitoring.error_groups import ErrorGroup, ErrorGroups
 from switchgear.net.operations.context import OperationsContext
-from switchgear.net.operations.values import encoded, plain
 from switchgear.net.operations.verb_steps import ITEMS_PER_STEP, Steps
 from switchgear.storage.base import JobQuery
 from switchgear.verbs.live_answers import ErrorGroupAnswer, ErrorsAnswer

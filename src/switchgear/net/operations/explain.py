@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from switchgear.engine.explain import Reason
+from switchgear.json_bytes import plain
 from switchgear.model import FINAL_STATES, SECOND_US
 from switchgear.net.operations.context import OperationsContext
-from switchgear.net.operations.values import plain
 from switchgear.net.operations.verb_steps import Steps
 from switchgear.verbs.answers import JobExplanation
 

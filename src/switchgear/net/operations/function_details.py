@@ -5,11 +5,11 @@ from __future__ import annotations
 from heapq import nlargest
 from typing import Final
 
+from switchgear.json_bytes import plain
 from switchgear.model import SECOND_US, Function, KeyQueue
 from switchgear.model.duration_histogram import BOUNDS_US, DurationHistogram
 from switchgear.net.operations.context import OperationsContext
 from switchgear.net.operations.flows import share_within
-from switchgear.net.operations.values import plain
 from switchgear.net.operations.verb_steps import Steps
 from switchgear.verbs.live_answers import DurationFigures, KeysAnswer, TimesAnswer
 

@@ -8,9 +8,9 @@ from itertools import islice
 from typing import Any, Final
 
 from switchgear.errors import Refused
+from switchgear.json_bytes import plain
 from switchgear.model import PRIORITY_NAMES, SECOND_US, Function, ReadyQueue
 from switchgear.net.operations.context import OperationsContext
-from switchgear.net.operations.values import plain
 from switchgear.net.operations.verb_steps import Steps, in_steps
 from switchgear.policy import Policy, Rate
 from switchgear.refusals import REFUSED_CONFLICT

@@ -6,10 +6,10 @@ from collections import deque
 from itertools import islice
 from typing import Final
 
+from switchgear.json_bytes import plain
 from switchgear.model import Job
 from switchgear.net.monitoring.graph_groups import MOST_EDGES, CollapsedGroup, Collapsing, GraphGroups, GraphJob
 from switchgear.net.operations.context import OperationsContext
-from switchgear.net.operations.values import plain
 from switchgear.net.operations.verb_steps import Steps
 from switchgear.verbs.live_answers import GraphAnswer, GraphGroupAnswer, StuckJob
 

@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
-from math import ceil
 from typing import Any, Final, cast
 
 from switchgear.engine.predecessor_error import error_told
 from switchgear.errors import CycleRefused, Refused
 from switchgear.joblog.runs import LoggedStart
+from switchgear.json_bytes import plain, told
 from switchgear.model import (
     DONE,
     FAILED,
@@ -36,8 +36,8 @@ from switchgear.model import (
 )
 from switchgear.net.operations.attempts import attempt_history, logged_starts, present_start
 from switchgear.net.operations.context import OperationsContext
+from switchgear.net.operations.job_selection import query_of, refuse_both, require_some
 from switchgear.net.operations.unfinished_jobs import MOST_SEARCHED, SCANNED_PER_STEP, UnfinishedJobs
-from switchgear.net.operations.values import encoded, plain, told
 from switchgear.net.operations.verb_steps import Steps, in_steps
 from switchgear.protocols.handles import number_in_handle
 from switchgear.protocols.pending_read import Reading
@@ -458,59 +458,3 @@ class JobOperations:
         if job.state in FINAL_STATES:
             raise Refused(REFUSED_CONFLICT, f"it is {job.state.name.lower()}: it waits for nothing any more")
         return self._engine.job(job.id) or job
-
-
-# --- selections ---
-
-
-def query_of(
-    function: str | None,
-    states: list[str] | None,
-    unique: str | None,
-    name: str | None,
-    error: str | None,
-    key: str | None,
-    since: float,
-    until: float,
-    before_id: int,
-    limit: int,
-    dead: bool = False,
-    contains: str | None = None,
-) -> JobQuery:
-    """The query for a selection; raises ValueError if the selection contradicts itself."""
-    wanted = frozenset(JobState[state.upper()] for state in states or ())
-    if dead:
-        if wanted and FAILED not in wanted:
-            raise ValueError("dead jobs are failed ones; the states given leave them out")
-        wanted = frozenset({FAILED})
-    return JobQuery(
-        function=encoded(function),
-        states=wanted,
-        unique=encoded(unique),
-        name=encoded(name),
-        dead=dead,
-        error_contains=encoded(error) or b"",
-        key=encoded(key),
-        contains=encoded(contains) or b"",
-        since_us=ceil(since * SECOND_US),
-        until_us=ceil(until * SECOND_US),
-        before_id=before_id,
-        limit=limit,
-    )
-
-
-def chosen_by(selection: dict[str, Any]) -> list[str]:
-    """The given arguments that select jobs."""
-    return [name for name, value in selection.items() if value and name not in ("before_id", "limit")]
-
-
-def require_some(selection: dict[str, Any], verb: str) -> None:
-    """Refuse a request that names and selects no jobs: an empty selection must not mean all jobs."""
-    if not chosen_by(selection):
-        raise ValueError(f"{verb} takes a handle, or says which jobs: by function, states, error and others")
-
-
-def refuse_both(selection: dict[str, Any]) -> None:
-    chosen = chosen_by(selection)
-    if chosen:
-        raise ValueError(f"a handle names one job; {', '.join(chosen)} would select others")

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, TypeAlias
 
+from switchgear.json_bytes import plain
 from switchgear.model import SECOND_US, Function, Worker
 from switchgear.net.operations.context import OperationsContext
 from switchgear.net.operations.functions import function_portions, oldest_ready_us
-from switchgear.net.operations.values import plain
 from switchgear.protocols.pending_read import Step
 
 __all__ = ["LiveRows"]

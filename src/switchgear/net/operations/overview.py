@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
+from switchgear.json_bytes import plain
 from switchgear.model import SECOND_US, Function, Worker
 from switchgear.model.job import JOB_BYTES
 from switchgear.net.connections.tcp_connection import Connection
 from switchgear.net.monitoring.loop_lag import LATE_SECONDS
 from switchgear.net.operations.context import OperationsContext
 from switchgear.net.operations.functions import function_portions, oldest_ready_us
-from switchgear.net.operations.values import plain
 from switchgear.net.operations.verb_steps import Steps
 from switchgear.refusals import REFUSED_DRAINING
 from switchgear.text import counted

@@ -7,12 +7,12 @@ from typing import Any, Final
 
 from switchgear.errors import StorageError
 from switchgear.joblog.runs import LoggedRun
+from switchgear.json_bytes import plain
 from switchgear.model import SECOND_US
-from switchgear.net.monitoring.series import FunctionHistory
+from switchgear.net.monitoring.function_history import FunctionHistory
 from switchgear.net.monitoring.series_recorder import OTHER_FUNCTIONS, SeriesRecorder
 from switchgear.net.operations.context import OperationsContext
 from switchgear.net.operations.stream import COLUMNS
-from switchgear.net.operations.values import plain
 from switchgear.net.operations.verb_steps import ITEMS_PER_STEP, Steps
 from switchgear.protocols.pending_read import awaited
 from switchgear.verbs.live_answers import PastAnswer, PastFunction, PastRun, RunsAnswer

@@ -14,9 +14,9 @@ import msgspec
 
 from switchgear.errors import ConfigError, Refused
 from switchgear.job_options import SCHEDULE_OPTIONS, json_struct
+from switchgear.json_bytes import plain
 from switchgear.model import SECOND_US, CatchUp, JobState, Schedule
 from switchgear.net.operations.context import OperationsContext
-from switchgear.net.operations.values import plain
 from switchgear.net.operations.verb_steps import ITEMS_PER_STEP, Steps
 from switchgear.timetable import timetable_of
 from switchgear.verbs.answers import RunScheduleAnswer, ScheduleAnswer, UnscheduleAnswer

@@ -5,8 +5,9 @@ from __future__ import annotations
 from math import isnan
 from typing import Final
 
+from switchgear.json_bytes import plain
 from switchgear.model import SECOND_US
-from switchgear.net.monitoring.series import (
+from switchgear.net.monitoring.function_history import (
     COUNTED,
     FINE_POINTS,
     FINE_SECONDS,
@@ -16,7 +17,6 @@ from switchgear.net.monitoring.series import (
 )
 from switchgear.net.monitoring.series_recorder import OTHER_FUNCTIONS, SeriesRecorder
 from switchgear.net.operations.context import OperationsContext
-from switchgear.net.operations.values import plain
 from switchgear.net.operations.verb_steps import Steps
 from switchgear.verbs.live_answers import SeriesAnswer
 from switchgear.verbs.permitted_values import SERIES_METRICS

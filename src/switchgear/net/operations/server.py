@@ -11,10 +11,10 @@ import msgspec
 
 from switchgear.dashboard.address import NO_DASHBOARD, dashboard_url
 from switchgear.errors import ConfigError, Refused
+from switchgear.json_bytes import plain
 from switchgear.model import SECOND_US, Worker
 from switchgear.net.operations.connections import memory_figures
 from switchgear.net.operations.context import OperationsContext
-from switchgear.net.operations.values import plain
 from switchgear.net.operations.verb_steps import Steps, in_steps
 from switchgear.protocols.pending_read import awaited
 from switchgear.refusals import REFUSED_CONFLICT

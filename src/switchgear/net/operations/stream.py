@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from switchgear.json_bytes import plain
 from switchgear.model import SECOND_US
 from switchgear.net.monitoring.task_stream import RunRecord, TaskStream
 from switchgear.net.operations.context import OperationsContext
-from switchgear.net.operations.values import plain
 from switchgear.net.operations.verb_steps import Steps
 from switchgear.verbs.live_answers import StreamAnswer
 

@@ -10,9 +10,9 @@ from typing import Final
 
 import msgspec
 
+from switchgear.json_bytes import plain
 from switchgear.model import Worker
 from switchgear.net.operations.context import OperationsContext
-from switchgear.net.operations.values import plain
 from switchgear.net.operations.verb_steps import ITEMS_PER_STEP, Steps
 from switchgear.verbs.answers import ControlledWorker, ControlWorkersAnswer
 

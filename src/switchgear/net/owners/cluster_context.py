@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-from switchgear.engine.placement import is_foreign
+from switchgear.engine.function_placement import is_foreign
 from switchgear.model import Function, Job, Worker
 from switchgear.net.hub import Hub
 from switchgear.net.operations.context import OperationsContext
-from switchgear.net.owners.channels import NODE_PROTOCOL
+from switchgear.net.owners.cluster_channels import NODE_PROTOCOL
 from switchgear.protocols.pending_read import Reading, awaited
 
 if TYPE_CHECKING:

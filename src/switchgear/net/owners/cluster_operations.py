@@ -333,7 +333,7 @@ class ClusterOperations(Operations):
     # --- limits of unfinished jobs ---
 
     def ask_room(self, wanted: Sequence[tuple[bytes, int, int]], on_answer: Callable[[Refused | None], object]) -> None:
-        """Ask owners whether their functions may have so many more jobs; see `Placement.ask_room`."""
+        """Ask owners whether their functions may have so many more jobs; see `FunctionPlacement.ask_room`."""
         self._hub.soon(lambda: self._hub.work_off(self._room_for(wanted, on_answer)))
 
     def _room_for(

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 from switchgear.engine.engine import Engine
-from switchgear.engine.placement import FOREIGN_LIMIT, is_foreign
+from switchgear.engine.function_placement import FOREIGN_LIMIT, is_foreign
 from switchgear.errors import Refused
 from switchgear.model import Function, Schedule, Worker
 from switchgear.partitions import Shards, shard_number

@@ -1,4 +1,4 @@
-"""`ForeignEdges`: finds out how the predecessors are that jobs of this node have at other nodes.
+"""`ForeignEdges`: finds out the states of jobs of other nodes that jobs of this node wait for.
 
 An edge is stored with the job that waits, so it is there after every restart and adoption: the engine then names each
 predecessor that it does not know (`await_job`). The database says of which function such a job is, and so who owns it.
@@ -95,12 +95,12 @@ class ForeignEdges:
         self._sweeping: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Begin to look."""
+        """Begin to ask for the states of predecessors."""
         self._task = asyncio.create_task(self._run())
         self._sweep()
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop asking."""
         if self._task is not None:
             self._task.cancel()
         if self._sweeping is not None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from switchgear.engine.placement import is_foreign
+from switchgear.engine.function_placement import is_foreign
 from switchgear.errors import Fenced
 from switchgear.json_bytes import plain
 from switchgear.model import Function

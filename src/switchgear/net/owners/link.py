@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from switchgear.net.connections.tls import TlsStream
 from switchgear.net.hub import Hub
-from switchgear.net.owners.borrowing import Borrowing
+from switchgear.net.owners.borrowed_jobs import BorrowedJobs
 from switchgear.net.owners.link_connection import LinkConnection
 from switchgear.net.owners.link_handshake import Accepting, Opening
 from switchgear.net.owners.link_session import LinkSession, LinkTransport, RunVerb
@@ -145,7 +145,7 @@ class NodeLink(LinkConnection):
         self,
         hub: Hub,
         relay: Relay,
-        borrowing: Borrowing,
+        borrowing: BorrowedJobs,
         handshake: Opening,
         tls: TlsStream | None,
         on_change: Callable[[], None],

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
-from switchgear.engine.placement import is_copy
+from switchgear.engine.function_placement import is_copy
 from switchgear.errors import Refused, StorageError
 from switchgear.json_bytes import encoded_around, pieces_of
 from switchgear.model import DONE, FAILED, FINAL_STATES, Cause, Delivery, Job, Worker

@@ -17,15 +17,15 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from switchgear.config import Config
+from switchgear.engine.function_placement import FOREIGN_LIMIT
 from switchgear.engine.handover import HandedOver
-from switchgear.engine.placement import FOREIGN_LIMIT
 from switchgear.errors import ConfigError, Fenced, StorageError
 from switchgear.model import Cause, Function
 from switchgear.net.cluster import EVERY_HOST, GONE_LEASES
 from switchgear.net.connections.tcp_listener import TcpListener
 from switchgear.net.hub import Hub
-from switchgear.net.owners.borrowing import Borrowing
-from switchgear.net.owners.channels import ClusterChannels
+from switchgear.net.owners.borrowed_jobs import BorrowedJobs
+from switchgear.net.owners.cluster_channels import ClusterChannels
 from switchgear.net.owners.cross_node_graphs import CrossNodeGraphs
 from switchgear.net.owners.divided_functions import refuse_in_use
 from switchgear.net.owners.foreign_edges import ForeignEdges, JobHeads
@@ -118,7 +118,7 @@ class OwnersMember:
         self.ask_room: AskRoom
         self._hub: Hub
         self.relay: Relay
-        self._borrowing: Borrowing
+        self._borrowing: BorrowedJobs
         self._adoption: RunAdoption
         self._listener: LinkListener
 
@@ -148,7 +148,7 @@ class OwnersMember:
         hub.changes.reserved_ids = NO_BOUND  # ids come in blocks that are stored before they are used
         hub.commits.output.owners = relay
         relay.on_answered = lambda: hub.soon(self._owners_answered)
-        self._borrowing = relay.borrowing = Borrowing(hub, relay)
+        self._borrowing = relay.borrowing = BorrowedJobs(hub, relay)
         self._adoption = RunAdoption(hub, relay, self._store)
         self._secret = await self._store.shared_secret()
         self._listener = LinkListener(hub, relay, self.run_verb, self._node_id, self._secret, self.tls)

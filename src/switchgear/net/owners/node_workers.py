@@ -10,7 +10,7 @@ from collections.abc import Callable
 from switchgear.engine.engine import Engine
 from switchgear.errors import Refused
 from switchgear.model import Peer, Worker
-from switchgear.net.owners.channels import NODE_PROTOCOL
+from switchgear.net.owners.cluster_channels import NODE_PROTOCOL
 from switchgear.net.owners.messages import Offered, Room
 
 __all__ = ["NodeWorkers"]

@@ -19,11 +19,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
 from switchgear.engine.engine import Engine
-from switchgear.engine.placement import BORROWED, FOREIGN_LIMIT, Placement, is_copy, is_foreign
+from switchgear.engine.function_placement import BORROWED, FOREIGN_LIMIT, FunctionPlacement, is_copy, is_foreign
 from switchgear.engine.submit_options import SubmitOptions
 from switchgear.errors import Refused
 from switchgear.model import FINAL_STATES, Cause, Function, Job, JobState, Peer, Worker
-from switchgear.net.owners.channels import ClusterChannels
+from switchgear.net.owners.cluster_channels import ClusterChannels
 from switchgear.net.owners.cross_node_graphs import CrossNodeGraphs
 from switchgear.net.owners.divided_functions import DividedFunctions
 from switchgear.net.owners.foreign_edges import ForeignEdges
@@ -48,7 +48,7 @@ from switchgear.partitions import partition_of
 from switchgear.refusals import REFUSED_FULL, REFUSED_STORAGE
 
 if TYPE_CHECKING:
-    from switchgear.net.owners.borrowing import Borrowing
+    from switchgear.net.owners.borrowed_jobs import BorrowedJobs
 
 AskRoom: TypeAlias = Callable[[Sequence[tuple[bytes, int, int]], Callable[[Refused | None], object]], None]
 
@@ -106,14 +106,14 @@ class Shadow:
         self.since_s = since_s
 
 
-class Relay(Placement):
+class Relay(FunctionPlacement):
     """The functions of other nodes, as this node sees them."""
 
     def __init__(self, engine: Engine, channels: ClusterChannels) -> None:
         self.engine = engine
         self.channels = channels
         self.edges: ForeignEdges  # the member sets it, and the next two
-        self.borrowing: Borrowing
+        self.borrowing: BorrowedJobs
         self.room_at_owners: AskRoom
         self.cross_node_graphs: CrossNodeGraphs
         self.served: list[tuple[bytes, str, int]] = []  # what this node tells others with `Serves`

@@ -1,4 +1,4 @@
-"""`RunsWithoutOwner`: what workers of this node run of functions whose owner is lost.
+"""`RunsWithoutOwner`: jobs that workers of this node run although the owner of their functions is lost.
 
 A run goes on while its function has no owner, and what its worker reports meanwhile waits. As soon as there is a link
 to an owner the run is claimed there, and what has waited is sent when the claim is granted. If the claim is refused,

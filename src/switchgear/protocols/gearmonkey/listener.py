@@ -6,9 +6,9 @@ from functools import partial
 
 from switchgear.config import Config, ListenUrl
 from switchgear.protocols.gearmonkey.command_access import check_command
+from switchgear.protocols.gearmonkey.command_table import VERBS
 from switchgear.protocols.gearmonkey.listener_state import GearMonkeySetup
 from switchgear.protocols.gearmonkey.session import GearMonkeySession
-from switchgear.protocols.gearmonkey.verbs import VERBS
 from switchgear.protocols.protocol_names import MEMCACHED, REDIS
 from switchgear.protocols.session_factory import ProtocolDetector, ServerEnvironment, TcpSessionFactory
 from switchgear.version import VERSION

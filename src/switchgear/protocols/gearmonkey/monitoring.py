@@ -13,6 +13,7 @@ from zlib import crc32
 from switchgear import numbers
 from switchgear.errors import PeerError
 from switchgear.model import SECOND_US, URGENT, Function
+from switchgear.protocols.gearmonkey.blocked_connection import LockWait, QueueWait
 from switchgear.protocols.gearmonkey.key_commands import MISSING, must_read, seconds_left
 from switchgear.protocols.gearmonkey.keys import PRIORITY_WORDS, FunctionKeys, Key, KeyKind, wrong_type
 from switchgear.protocols.gearmonkey.patterns import Pattern
@@ -28,7 +29,6 @@ from switchgear.protocols.gearmonkey.resp import (
     verbatim,
 )
 from switchgear.protocols.gearmonkey.session import GearMonkeySession
-from switchgear.protocols.gearmonkey.waiting import LockWait, QueueWait
 
 # LRANGE reads at most this many of the jobs that are popped next.
 MOST_IN_RANGE = 10_000

@@ -12,6 +12,7 @@ from switchgear.engine.engine import SubmitOptions
 from switchgear.errors import PeerError, Refused
 from switchgear.model import FINAL_STATES, SECOND_US, URGENT, Delivery, Job
 from switchgear.numbers import real_number, signed_number
+from switchgear.protocols.gearmonkey.blocked_connection import LockWait, QueueWait
 from switchgear.protocols.gearmonkey.drafts import Draft
 from switchgear.protocols.gearmonkey.keys import (
     INPUT,
@@ -27,7 +28,6 @@ from switchgear.protocols.gearmonkey.keys import (
 from switchgear.protocols.gearmonkey.lock_lists import LOCK_US, Ended
 from switchgear.protocols.gearmonkey.resp import OK, Command, array, bulk, error, integer, null, null_array
 from switchgear.protocols.gearmonkey.session import GearMonkeySession
-from switchgear.protocols.gearmonkey.waiting import LockWait, QueueWait
 from switchgear.protocols.handles import number_in_handle
 from switchgear.trace_context import is_traceparent
 

@@ -14,8 +14,10 @@ from switchgear.errors import PeerError, Refused
 from switchgear.model import HIGH, URGENT, Cause, Function, Job, Timer, Worker
 from switchgear.model.job import lost_payload_text
 from switchgear.protocols.context import Context
+from switchgear.protocols.gearmonkey.blocked_connection import LockWait, PopPlan, QueueWait
+from switchgear.protocols.gearmonkey.command_lookup import find_verb, text_of
 from switchgear.protocols.gearmonkey.keys import CHANNEL, Key, KeyKind, parse_key, queue_key
-from switchgear.protocols.gearmonkey.listener_state import PROTOCOL, GearMonkeySetup, RedisVerb
+from switchgear.protocols.gearmonkey.listener_state import PROTOCOL, GearMonkeySetup
 from switchgear.protocols.gearmonkey.resp import (
     WORD_OVERHEAD_BYTES,
     Command,
@@ -25,7 +27,6 @@ from switchgear.protocols.gearmonkey.resp import (
     error,
     null_array,
 )
-from switchgear.protocols.gearmonkey.waiting import LockWait, PopPlan, QueueWait
 from switchgear.protocols.handles import MOST_FUNCTIONS
 from switchgear.protocols.pending_read import Step
 from switchgear.protocols.session import ByteSession
@@ -193,7 +194,7 @@ class GearMonkeySession(ByteSession):
     def handle(self, command: Command) -> None:
         """Answer one command, or start to wait for its answer."""
         try:
-            verb = self._find_verb(command)
+            verb = find_verb(self.setup.verbs, command)
             if self.refused_database and command[0].upper() not in ABOUT_CONNECTIONS:
                 raise PeerError(
                     f"database {self.refused_database} was selected, and there is only database 0 here; nothing is done"
@@ -289,23 +290,6 @@ class GearMonkeySession(ByteSession):
             self.send(self.refusal(error))
         else:
             self._complain(error)
-
-    def _find_verb(self, command: Command) -> RedisVerb:
-        verbs = self.setup.verbs
-        verb = verbs.get(command[0]) or verbs.get(command[0].upper())
-        if verb is None:
-            raise unknown(command)
-        shown = command[:1]
-        if verb.subcommands and len(command) > 1:
-            verb = verb.subcommands.get(command[1].upper())
-            shown = command[:2]
-            if verb is None:
-                container, word = [text_of(name) for name in shown]
-                raise PeerError(f"unknown subcommand '{word}'. Try {container.upper()} HELP.", code="ERR")
-        if len(command) != verb.words and (verb.words >= 0 or len(command) < -verb.words):
-            name = "|".join(text_of(word) for word in shown).lower()
-            raise PeerError(f"wrong number of arguments for '{name}' command", code="ERR")
-        return verb
 
     def _complain(self, mistake: PeerError) -> None:
         text = harmless(str(mistake))
@@ -556,17 +540,3 @@ class GearMonkeySession(ByteSession):
 def size_of(command: Command) -> int:
     """The approximate memory of a command."""
     return sum(map(len, command)) + WORD_OVERHEAD_BYTES * (len(command) + 1)
-
-
-def text_of(word: bytes) -> str:
-    return word[:128].decode("utf-8", "replace")
-
-
-def unknown(command: Command) -> PeerError:
-    """The error for an unknown command, in Redis's words."""
-    shown = ""
-    for word in command[1:]:
-        if len(shown) >= 128:
-            break
-        shown += "'" + text_of(word)[: 128 - len(shown)] + "' "
-    return PeerError(f"unknown command '{text_of(command[0])}', with args beginning with: {shown}", code="ERR")

@@ -15,6 +15,7 @@ from switchgear.protocols.http.problems import HttpProblem, field_problem, valid
 from switchgear.protocols.http.routing import RouteCall
 from switchgear.protocols.http.schemas import bulk_decoder, given_fields
 from switchgear.protocols.http.session import HttpSession
+from switchgear.protocols.http.verb_answers import use_verb, verb_answer
 from switchgear.protocols.pending_read import Step
 from switchgear.verbs.permitted_values import BULK_STATES
 
@@ -63,7 +64,7 @@ def selection(action: str, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def start(session: HttpSession, arguments: dict[str, Any]) -> Iterator[Step]:
-    answer = yield from session.verb_answer("bulk", arguments)
+    answer = yield from verb_answer(session, "bulk", arguments)
     if answer["dry_run"]:
         session.respond_json(200, answer, session.incomplete_lines)
     else:
@@ -78,15 +79,15 @@ def on_get_bulk(session: HttpSession, call: RouteCall) -> None:
 
 
 def show(session: HttpSession, number: str) -> Iterator[Step]:
-    answers = yield from session.verb_answer("bulk_actions", {"id": number})
+    answers = yield from verb_answer(session, "bulk_actions", {"id": number})
     session.respond_json(200, answers[0], session.incomplete_lines)
 
 
 def on_list_bulk(session: HttpSession, call: RouteCall) -> None:
     """GET /v1/bulk"""
-    session.work_off(session.use_verb("bulk_actions", {}))
+    session.work_off(use_verb(session, "bulk_actions", {}))
 
 
 def on_abort_bulk(session: HttpSession, call: RouteCall) -> None:
     """DELETE /v1/bulk/{id}"""
-    session.work_off(session.use_verb("abort_bulk", {"id": call.text("id")}))
+    session.work_off(use_verb(session, "abort_bulk", {"id": call.text("id")}))

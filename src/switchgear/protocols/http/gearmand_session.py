@@ -15,7 +15,7 @@ from switchgear.protocols.context import Context
 from switchgear.protocols.http.codec import CONTINUE, RequestDecoder, answer_head
 from switchgear.protocols.http.identity import bearer_permissions
 from switchgear.protocols.http.messages import HttpRequest
-from switchgear.protocols.http.problems import HttpProblem, refusal_problem
+from switchgear.protocols.http.problems import HttpProblem, header_lines, refusal_problem
 from switchgear.protocols.http.session import LONG_ANSWER_BYTES
 from switchgear.protocols.http.session_setup import HttpSetup
 from switchgear.protocols.pending_read import Step
@@ -160,14 +160,14 @@ class GearmandHttpSession(ByteSession):
             self._answer(400, *error_content(error.code, str(error)))
 
     def _problem(self, problem: HttpProblem) -> tuple[int, bytes, bytes, bytes]:
-        lines = b"".join([b"%b: %b\r\n" % (name.encode(), value.encode()) for name, value in problem.headers.items()])
+        lines = header_lines(problem)
         return problem.status, lines, f"{problem}\n".encode(), TEXT
 
     def _refused(self, refused: Refused) -> tuple[int, bytes, bytes, bytes]:
         text = refused.told(lambda job_id: f"{self.setup.handle_prefix.decode(errors='replace')}{job_id}")
         problem = refusal_problem(refused, text)
         headers, body, content_type = error_content(REFUSALS[refused.reason].gearman, text)
-        lines = b"".join([b"%b: %b\r\n" % (name.encode(), value.encode()) for name, value in problem.headers.items()])
+        lines = header_lines(problem)
         return problem.status, lines + headers, body, content_type
 
     def refusal(self, refused: Refused) -> bytes:

@@ -16,13 +16,13 @@ from switchgear.access.permissions import EVERYBODY
 from switchgear.errors import Refused
 from switchgear.json_bytes import plain
 from switchgear.model import SECOND_US, Job
+from switchgear.protocols.http.http_wait import HttpWait
 from switchgear.protocols.http.job_error import told_error
 from switchgear.protocols.http.messages import EVENT_STREAM
 from switchgear.protocols.http.redaction import MARK
 from switchgear.protocols.http.request_problems import no_such_job
 from switchgear.protocols.http.routing import RouteCall
 from switchgear.protocols.http.session import HttpSession
-from switchgear.protocols.http.waiting import HttpWait
 from switchgear.protocols.pending_read import Step
 
 __all__ = ["MOST_DATA_BYTES", "EventText", "on_get_events"]

@@ -12,13 +12,15 @@ from switchgear.access.permissions import EVERYBODY
 from switchgear.json_bytes import plain
 from switchgear.model import DONE, FINAL_STATES, Job
 from switchgear.model.job import lost_payload_text
+from switchgear.protocols.http.http_wait import HttpWait
+from switchgear.protocols.http.messages import BYTES
 from switchgear.protocols.http.problems import HttpProblem, field_problem, validation_problem
 from switchgear.protocols.http.request_problems import no_such_job
 from switchgear.protocols.http.routing import RouteCall, replace_cursor
 from switchgear.protocols.http.schemas import change_decoder, given_fields
 from switchgear.protocols.http.session import HttpSession
 from switchgear.protocols.http.submitting import end_headers, not_done_problem
-from switchgear.protocols.http.waiting import HttpWait
+from switchgear.protocols.http.verb_answers import use_verb, verb_answer
 from switchgear.protocols.pending_read import Reading, Step
 
 __all__ = [
@@ -36,6 +38,7 @@ __all__ = [
 ]
 
 MOST_NODES: Final = 300
+REDACTED_LINE: Final = b"Switchgear-Redacted: yes\r\n"  # some fields of the body are
 MOST_NEIGHBOURS: Final = 100  # of one job that are looked at
 
 
@@ -53,7 +56,7 @@ def on_list_jobs(session: HttpSession, call: RouteCall) -> None:
 
 
 def list_jobs(session: HttpSession, arguments: dict[str, Any]) -> Iterator[Step]:
-    page = yield from session.verb_answer("jobs", arguments)
+    page = yield from verb_answer(session, "jobs", arguments)
     before_id = page["next_before_id"]
     answer = {
         "jobs": page["jobs"],
@@ -81,7 +84,7 @@ def on_get_job(session: HttpSession, call: RouteCall) -> None:
 
 def show_job(session: HttpSession, job_id: int, has_contents: bool) -> Iterator[Step]:
     arguments = {"handle": session.handle_text(job_id), "contents": has_contents}
-    yield from session.use_verb("job", arguments)
+    yield from use_verb(session, "job", arguments)
 
 
 class JobWait(HttpWait):
@@ -103,7 +106,7 @@ class JobWait(HttpWait):
 def on_explain_job(session: HttpSession, call: RouteCall) -> None:
     """GET /v1/jobs/{handle}/explain"""
     job_id = session.job_id(call.argument("handle"))
-    session.work_off(session.use_verb("explain", {"handle": session.handle_text(job_id)}))
+    session.work_off(use_verb(session, "explain", {"handle": session.handle_text(job_id)}))
 
 
 def on_get_attempts(session: HttpSession, call: RouteCall) -> None:
@@ -112,7 +115,7 @@ def on_get_attempts(session: HttpSession, call: RouteCall) -> None:
 
 
 def show_attempts(session: HttpSession, job_id: int) -> Iterator[Step]:
-    answer = yield from session.verb_answer("job", {"handle": session.handle_text(job_id), "workers": True})
+    answer = yield from verb_answer(session, "job", {"handle": session.handle_text(job_id), "workers": True})
     attempts = {"handle": answer["handle"], "state": answer["state"], "attempts": answer["attempt_history"]}
     session.respond_json(200, attempts, session.incomplete_lines)
 
@@ -141,7 +144,7 @@ def send_payload(session: HttpSession, job_id: int) -> Iterator[Step]:
         payload = (yield from session.context.read_payloads([job_id])).get(job_id)
     if payload is None:
         raise HttpProblem(404, "payload_lost", lost_payload_text(job_id))
-    session.respond_contents(job.function.told_name, payload, end_headers(session, job))
+    respond_contents(session, job.function.told_name, payload, end_headers(session, job))
 
 
 def on_get_result(session: HttpSession, call: RouteCall) -> None:
@@ -176,9 +179,23 @@ def send_result(session: HttpSession, job_id: int, wait_seconds: int) -> Iterato
     tell_end(session, job)
 
 
+def respond_contents(session: HttpSession, function: bytes, data: bytes, headers: bytes) -> None:
+    """Answer with a payload or result as bytes, redacted; raises HttpProblem if all of it is hidden."""
+    redaction = session.redaction()
+    if redaction is not None:
+        shown = redaction.redacted(function, data)
+        if shown is None:
+            text = "the setting http.redact hides it; identities with the role admin can read it"
+            raise HttpProblem(403, "redacted", text)
+        if shown is not data:
+            data = shown
+            headers += REDACTED_LINE
+    session.respond(200, data, BYTES, headers)
+
+
 def tell_end(session: HttpSession, job: Job) -> None:
     if job.state is DONE:
-        session.respond_contents(job.function.told_name, job.whole_result, end_headers(session, job))
+        respond_contents(session, job.function.told_name, job.whole_result, end_headers(session, job))
     else:
         session.answer_problem(not_done_problem(session, job, 409))
 
@@ -268,13 +285,13 @@ def cancel_job(session: HttpSession, job_id: int, cascade: bool) -> Iterator[Ste
     job = yield from found_job(session, job_id)
     if job.state in FINAL_STATES:
         raise HttpProblem(409, "job_ended", f"the job is {job.state.name.lower()}: there is nothing to cancel")
-    yield from session.use_verb("cancel", {"handle": session.handle_text(job_id), "cascade": cascade})
+    yield from use_verb(session, "cancel", {"handle": session.handle_text(job_id), "cascade": cascade})
 
 
 def on_retry_job(session: HttpSession, call: RouteCall) -> None:
     """POST /v1/jobs/{handle}/retry"""
     job_id = session.job_id(call.argument("handle"))
-    session.work_off(session.use_verb("retry", {"handle": session.handle_text(job_id)}))
+    session.work_off(use_verb(session, "retry", {"handle": session.handle_text(job_id)}))
 
 
 def on_change_job(session: HttpSession, call: RouteCall) -> None:
@@ -295,4 +312,4 @@ def change_job(session: HttpSession, job_id: int, change: dict[str, Any]) -> Ite
     job = yield from found_job(session, job_id)
     if job.state in FINAL_STATES:
         raise HttpProblem(409, "job_ended", f"the job is {job.state.name.lower()}: it cannot be changed")
-    yield from session.use_verb("change", {"handle": session.handle_text(job_id), **change})
+    yield from use_verb(session, "change", {"handle": session.handle_text(job_id), **change})

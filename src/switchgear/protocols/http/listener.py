@@ -11,8 +11,8 @@ from switchgear.access.browser_sessions import BrowserSessions
 from switchgear.config import Config, ListenUrl
 from switchgear.engine.engine import Engine
 from switchgear.protocols.http.batch_requests import HandleReservations
+from switchgear.protocols.http.browser_guard import BrowserGuard
 from switchgear.protocols.http.gearmand_session import GearmandHttpSession
-from switchgear.protocols.http.guard import BrowserGuard
 from switchgear.protocols.http.identity import check_request
 from switchgear.protocols.http.job_events import EventText
 from switchgear.protocols.http.live_feed import LiveFeed

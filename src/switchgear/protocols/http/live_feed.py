@@ -23,8 +23,8 @@ from switchgear.errors import Refused
 from switchgear.model import SECOND_US, Peer, Timer
 from switchgear.protocols.context import Context
 from switchgear.protocols.http.feed_topics import FeedTopic, JobTopic, OverviewTopic, RowsTopic, StreamTopic
+from switchgear.protocols.http.http_wait import HttpWait
 from switchgear.protocols.http.messages import EVENT_STREAM
-from switchgear.protocols.http.waiting import HttpWait
 from switchgear.protocols.pending_read import Reading
 from switchgear.verbs.live_answers import FUNCTION_COLUMNS, WORKER_COLUMNS
 

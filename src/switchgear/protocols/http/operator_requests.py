@@ -19,6 +19,7 @@ from switchgear.protocols.http.schemas import (
 )
 from switchgear.protocols.http.session import HttpSession
 from switchgear.protocols.http.submitting import function_name
+from switchgear.protocols.http.verb_answers import use_verb, verb_answer
 from switchgear.protocols.pending_read import Step
 from switchgear.refusals import REFUSED_STORAGE
 from switchgear.verbs.table import VERBS
@@ -60,7 +61,7 @@ def on_use_verb(session: HttpSession, call: RouteCall) -> None:
     function = arguments.get("function")
     if isinstance(function, str):
         function_name(session, function.encode(), "pointer", "/function")
-    session.work_off(session.use_verb(name, arguments))
+    session.work_off(use_verb(session, name, arguments))
 
 
 # --- the audit log ---
@@ -74,7 +75,7 @@ def on_get_audit(session: HttpSession, call: RouteCall) -> None:
 
 
 def show_audit(session: HttpSession, arguments: dict[str, Any]) -> Iterator[Step]:
-    page = yield from session.verb_answer("audit", arguments)
+    page = yield from verb_answer(session, "audit", arguments)
     before_id = page["next_before_id"]
     following = None if before_id is None else str(before_id)
     session.respond_json(200, {"entries": page["entries"], "next": following, "stored": page["stored"]})
@@ -85,12 +86,12 @@ def show_audit(session: HttpSession, arguments: dict[str, Any]) -> Iterator[Step
 
 def on_list_functions(session: HttpSession, call: RouteCall) -> None:
     """GET /v1/functions"""
-    session.work_off(session.use_verb("functions", {}))
+    session.work_off(use_verb(session, "functions", {}))
 
 
 def on_list_workers(session: HttpSession, call: RouteCall) -> None:
     """GET /v1/workers"""
-    session.work_off(session.use_verb("workers", {}))
+    session.work_off(use_verb(session, "workers", {}))
 
 
 def on_control_workers(session: HttpSession, call: RouteCall) -> None:
@@ -99,7 +100,7 @@ def on_control_workers(session: HttpSession, call: RouteCall) -> None:
         request = given_fields(control_decoder.decode(call.body))
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise validation_problem(error) from None
-    session.work_off(session.use_verb("control_workers", request))
+    session.work_off(use_verb(session, "control_workers", request))
 
 
 def on_get_function(session: HttpSession, call: RouteCall) -> None:
@@ -114,7 +115,7 @@ def show_function(session: HttpSession, name: str) -> Iterator[Step]:
 
 def show_named(session: HttpSession, verb: str, what: str, name: str, absent: str) -> Iterator[Step]:
     """Answer with the row of this name among those that a verb lists; raises HttpProblem, with the text `absent`."""
-    rows = yield from session.verb_answer(verb, {})
+    rows = yield from verb_answer(session, verb, {})
     for row in rows:
         if row["name"] == name:
             session.respond_json(200, row, session.incomplete_lines)
@@ -149,9 +150,9 @@ def change_function(session: HttpSession, name: str, change: dict[str, Any]) -> 
         for rate in ("rate", "key_rate"):
             if rate in change:
                 change[rate] = 0 if change[rate] is None else list(change[rate])
-        yield from session.verb_answer("limit", {"function": name, **change})
+        yield from verb_answer(session, "limit", {"function": name, **change})
     if paused is not None:
-        yield from session.verb_answer("pause" if paused else "resume", {"function": name})
+        yield from verb_answer(session, "pause" if paused else "resume", {"function": name})
     yield from show_function(session, name)
 
 
@@ -160,7 +161,7 @@ def change_function(session: HttpSession, name: str, change: dict[str, Any]) -> 
 
 def on_list_schedules(session: HttpSession, call: RouteCall) -> None:
     """GET /v1/schedules"""
-    session.work_off(session.use_verb("schedules", {}))
+    session.work_off(use_verb(session, "schedules", {}))
 
 
 def on_get_schedule(session: HttpSession, call: RouteCall) -> None:
@@ -182,10 +183,10 @@ def put_schedule(session: HttpSession, name: str, wanted: dict[str, Any]) -> Ite
     paused = wanted.pop("paused", None)
     payload = wanted.pop("payload")
     wanted["payload"] = payload if isinstance(payload, str) else {"base64": payload.base64}
-    answer = yield from session.verb_answer("schedule", {"name": name, **wanted})
+    answer = yield from verb_answer(session, "schedule", {"name": name, **wanted})
     if paused is not None:
         verb = "pause_schedule" if paused else "resume_schedule"
-        answer = yield from session.verb_answer(verb, {"name": name})
+        answer = yield from verb_answer(session, verb, {"name": name})
     session.respond_json(200, answer)
 
 
@@ -195,7 +196,7 @@ def on_delete_schedule(session: HttpSession, call: RouteCall) -> None:
 
 
 def delete_schedule(session: HttpSession, name: str) -> Iterator[Step]:
-    yield from session.verb_answer("unschedule", {"name": name})
+    yield from verb_answer(session, "unschedule", {"name": name})
     session.respond(204)
 
 
@@ -205,6 +206,6 @@ def on_run_schedule(session: HttpSession, call: RouteCall) -> None:
 
 
 def run_schedule(session: HttpSession, name: str) -> Iterator[Step]:
-    answer = yield from session.verb_answer("run_schedule", {"name": name})
+    answer = yield from verb_answer(session, "run_schedule", {"name": name})
     job_id = session.job_id(answer["handle"].encode())
     session.respond_json(201, {"handle": answer["handle"], "id": job_id, "joined": False})

@@ -21,6 +21,7 @@ __all__ = [
     "FieldError",
     "HttpProblem",
     "field_problem",
+    "header_lines",
     "option_problem",
     "problem_body",
     "refusal_problem",
@@ -105,6 +106,11 @@ def validation_problem(error: Exception, where: str = "") -> HttpProblem:
     return HttpProblem(
         422, "invalid_field", f"{pointer or 'the body'}: {detail}", errors=[("pointer", pointer, detail)]
     )
+
+
+def header_lines(problem: HttpProblem) -> bytes:
+    """The headers of an answer with this problem, as lines."""
+    return b"".join([b"%b: %b\r\n" % (name.encode(), value.encode()) for name, value in problem.headers.items()])
 
 
 def problem_body(problem: HttpProblem, instance: str) -> bytes:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, unquote_to_bytes
 
 from switchgear.numbers import real_number, whole_number
-from switchgear.protocols.http.guard import BrowserGuard
+from switchgear.protocols.http.browser_guard import BrowserGuard
 from switchgear.protocols.http.messages import HttpRequest, RequestHead
 from switchgear.protocols.http.problems import HttpProblem, field_problem
 from switchgear.verbs.access import Role

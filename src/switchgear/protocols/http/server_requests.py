@@ -8,6 +8,7 @@ from typing import Any, Final
 from switchgear.numbers import real_number
 from switchgear.protocols.http.routing import RouteCall
 from switchgear.protocols.http.session import HttpSession
+from switchgear.protocols.http.verb_answers import use_verb
 from switchgear.protocols.pending_read import Step
 
 __all__ = ["on_get_metrics", "on_get_openapi", "on_get_server", "on_list_nodes", "on_livez", "on_readyz"]
@@ -98,9 +99,9 @@ def prefers_openmetrics(accept: bytes) -> bool:
 
 def on_get_server(session: HttpSession, call: RouteCall) -> None:
     """GET /v1/server"""
-    session.work_off(session.use_verb("server", {}))
+    session.work_off(use_verb(session, "server", {}))
 
 
 def on_list_nodes(session: HttpSession, call: RouteCall) -> None:
     """GET /v1/nodes"""
-    session.work_off(session.use_verb("nodes", {}))
+    session.work_off(use_verb(session, "nodes", {}))

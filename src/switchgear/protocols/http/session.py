@@ -7,14 +7,12 @@ of every protocol: 201 means that the job is on disk.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import msgspec
 
 from switchgear.errors import PeerError, Refused
-from switchgear.json_bytes import LongBytes, encoded_around, pieces_of
 from switchgear.model import SECOND_US, Job, Timer
 from switchgear.protocols.context import Context
 from switchgear.protocols.handles import number_in_handle
@@ -26,28 +24,23 @@ from switchgear.protocols.http.codec import (
     answer_head,
     chunk,
 )
+from switchgear.protocols.http.held_answers import answer_with_id, refusal_answer, refusal_instead_of
+from switchgear.protocols.http.http_wait import HttpWait
 from switchgear.protocols.http.messages import BYTES, EVENT_STREAM, JSON, PROBLEM, HttpRequest, RequestHead
-from switchgear.protocols.http.problems import HttpProblem, problem_body, refusal_problem, refused_line
+from switchgear.protocols.http.problems import HttpProblem, header_lines, problem_body, refusal_problem
 from switchgear.protocols.http.redaction import Redaction
 from switchgear.protocols.http.request_problems import (
     MOST_JSON_BYTES,
     announced_problem,
     check_length,
-    incomplete_lines,
     no_such_job,
-    refuse_search,
-    verb_problem,
 )
 from switchgear.protocols.http.routing import AnswerCounts, RouteCall, RoutePlan
 from switchgear.protocols.http.session_setup import ATTACHMENT, CREATED_END, CREATED_ID, JOINED_END, HttpSetup
-from switchgear.protocols.http.waiting import HttpWait
 from switchgear.protocols.pending_read import Step, close_steps
 from switchgear.protocols.session import ByteSession
 from switchgear.protocols.transport import PeerTransport
-from switchgear.refusals import REFUSED_LIMIT
 from switchgear.verbs.access import Role
-from switchgear.verbs.operator_verb import Keeps
-from switchgear.verbs.table import VERBS
 
 __all__ = ["HttpSession"]
 
@@ -61,15 +54,10 @@ MOST_OPERATIONS: Final = 4
 MOST_BEHIND: Final = 1_000
 REQUEST_BYTES: Final = 500
 KEEP_ALIVE_LINE: Final = b"Connection: keep-alive\r\n"  # which clients of version 1.0 do not take for granted
-CLOSE_LINE: Final = b"\r\nConnection: close\r\n"
 # nginx buffers answers, unless they say that they must not be.
 UNBUFFERED_LINE: Final = b"X-Accel-Buffering: no\r\n"
-REDACTED_LINE: Final = b"Switchgear-Redacted: yes\r\n"  # some fields of the body are
 ATTEMPT_LINE_START: Final = b"\r\nSwitchgear-Attempt: "
 ONE: Final = b"1"
-# How the answer to a line of a batch begins, in a chunk or without.
-LINE_OF_BATCH: Final = re.compile(rb'\{"line":([0-9]+)')
-LONGEST_LINE_START: Final = 40
 
 
 class HttpSession(ByteSession):
@@ -416,44 +404,15 @@ class HttpSession(ByteSession):
         """Answer the present request with a JSON body."""
         self.respond(status, msgspec.json.encode(answer), JSON, headers)
 
-    def respond_json_in_steps(self, status: int, answer: Any, *, may_refuse: bool = True) -> Iterator[Step]:
-        """The same for an answer with payloads or results, which may be long (`json_bytes.told`): these are sent piece
-        by piece, as fast as the peer reads.  Raises Refused if there is no memory to hold them until then."""
-        parts, values = encoded_around(answer)
-        if not values:
-            self.respond(status, parts[0])
-            return
-        memory = self.engine.memory
-        held_bytes = sum([len(value) for value in values])
-        if may_refuse and not memory.has_room(held_bytes):
-            raise Refused(REFUSED_LIMIT, "the server holds as much as it may; try again later")
-        memory.draft_bytes += held_bytes
-        try:
-            self.begin_stream(status, JSON)
-            if not self.has_no_body:
-                yield from self._send_json(parts, values)
-            self.end_stream()
-        finally:
-            memory.draft_bytes -= held_bytes
-
     @property
     def incomplete_lines(self) -> bytes:
         """The headers that say what the answers of verbs for the present request lack, if they do."""
         return self._incomplete_lines if self._incomplete_call is self.call else b""
 
-    def _send_json(self, parts: list[bytes], values: list[LongBytes]) -> Iterator[Step]:
-        for part, value in zip(parts, values, strict=False):
-            self.send_piece(part)
-            for piece in pieces_of(value.data):
-                if self.has_left:
-                    return
-                if not piece:
-                    yield False
-                    continue
-                self.send_piece(piece)
-                self.note_long_answer(len(piece))
-                yield True  # until the peer has taken it
-        self.send_piece(parts[-1])
+    def note_incomplete(self, lines: bytes) -> None:
+        """The answer to the present request lacks something, as these headers say."""
+        self._incomplete_call = self.call
+        self._incomplete_lines = lines
 
     def answer_error(self, error: PeerError | Refused) -> None:
         if isinstance(error, HttpProblem):
@@ -469,7 +428,7 @@ class HttpSession(ByteSession):
             self.context.count_bad_input(self, problem.code, str(problem))
         if problem.framing_lost:
             self.closing = True
-        lines = b"".join([b"%b: %b\r\n" % (name.encode(), value.encode()) for name, value in problem.headers.items()])
+        lines = header_lines(problem)
         if problem.status == 204:
             self.respond(204, headers=lines)
         else:
@@ -481,40 +440,13 @@ class HttpSession(ByteSession):
         return problem_body(problem, target.decode("ascii", "replace"))
 
     def refusal(self, refused: Refused) -> bytes:
-        problem = refusal_problem(refused, refused.told(self.handle_text))
-        body = problem_body(problem, "")
-        lines = b"".join([b"%b: %b\r\n" % (name.encode(), value.encode()) for name, value in problem.headers.items()])
-        date = self.setup.date(self.engine.now_us)
-        return answer_head(problem.status, PROBLEM, len(body), lines, date, keeps_alive=True) + body
+        return refusal_answer(self, refused)
 
     def refusal_instead_of(self, answer: Any, refused: Refused) -> Any:
-        line = LINE_OF_BATCH.search(answer, 0, LONGEST_LINE_START)
-        if line is not None and not answer.startswith(b"HTTP/"):
-            problem = refusal_problem(refused, refused.told(self.handle_text))
-            text = refused_line(int(line[1]), problem) + b"\n"
-            return chunk(text) if line.start() else text
-        refusal = self.refusal(refused)
-        if CLOSE_LINE in answer[: answer.find(b"\r\n\r\n") + 4]:
-            refusal = refusal.replace(b"\r\n\r\n", CLOSE_LINE + b"\r\n", 1)
-        return refusal
+        return refusal_instead_of(self, answer, refused)
 
     def answer_with_id(self, answer: Any, job_id: int) -> Any:
-        created = self.setup.created_json(str(job_id).encode(), is_joined=True)
-        line = LINE_OF_BATCH.search(answer, 0, LONGEST_LINE_START)
-        if line is not None and not answer.startswith(b"HTTP/"):
-            text = b"%b,%b\n" % (line[0], created[1:])
-            return chunk(text) if line.start() else text
-        head, _, body = answer.partition(b"\r\n\r\n")
-        if not body.startswith(self.setup.created_body[4:]):
-            return answer
-        lines = head.split(b"\r\n")
-        lines[0] = lines[0].replace(b" 201 Created", b" 200 OK")
-        for place, each in enumerate(lines):
-            if each.startswith(b"Location: "):
-                lines[place] = self.location(job_id)[:-2]
-            elif each.startswith(b"Content-Length: "):
-                lines[place] = b"Content-Length: %d" % len(created)
-        return b"\r\n".join(lines) + b"\r\n\r\n" + created
+        return answer_with_id(self, answer, job_id)
 
     def follows_promise(self, job: Job) -> bool:
         wait = self.wait
@@ -559,48 +491,6 @@ class HttpSession(ByteSession):
         self.require_predecessor(number)
         return number
 
-    # --- operator verbs ---
-
-    def use_verb(self, verb: str, arguments: dict[str, Any]) -> Iterator[Step]:
-        """Use an operator verb in steps, and answer with what it answers."""
-        answer = yield from self.verb_answer(verb, arguments)
-        if not self.incomplete_lines:
-            yield from self.respond_json_in_steps(200, answer)
-            return
-        parts, values = encoded_around(answer)
-        pieces = [parts[0]]
-        for part, value in zip(parts[1:], values, strict=True):
-            for piece in pieces_of(value.data):
-                yield False
-                pieces.append(piece)
-            pieces.append(part)
-        self.respond(200, b"".join(pieces), headers=self.incomplete_lines)
-
-    def verb_answer(self, verb: str, arguments: dict[str, Any], *, keeps_result: bool = False) -> Any:
-        """The answer of an operator verb, in steps, redacted; raises HttpProblem or Refused.
-
-        With `keeps_result`, whoever asks is to get the result of the job as it is.
-        """
-        answers: list[Any] = []
-        redaction = self.redaction()
-        if redaction is not None and arguments.get("contains"):
-            refuse_search(redaction, arguments)
-        try:
-            yield from self.context.operate_in_steps(verb, arguments, answers)
-        except LookupError as error:
-            raise HttpProblem(404, "not_found", str(error.args[0])) from None
-        except (TypeError, ValueError) as error:
-            plan = self.call.plan if self.call is not None else None
-            raise verb_problem(plan, arguments, str(error).removeprefix(f"{verb}: ")) from None
-        if len(answers) > 1:
-            self._incomplete_call = self.call
-            self._incomplete_lines = incomplete_lines(answers[1])
-        if VERBS[verb].keeps is Keeps.EARLIER:
-            self.await_commit()
-        if redaction is not None:
-            return (yield from redaction.shown_answer(answers[0], keeps_result=keeps_result))
-        return answers[0]
-
     # --- redaction ---
 
     def redaction(self, exempt: Role = Role.ADMIN) -> Redaction | None:
@@ -616,19 +506,6 @@ class HttpSession(ByteSession):
         if exempt in permissions.roles and not (exempt is Role.ADMIN and permissions.is_anonymous):
             return None
         return redaction
-
-    def respond_contents(self, function: bytes, data: bytes, headers: bytes) -> None:
-        """Answer with a payload or result as bytes, redacted; raises HttpProblem if all of it is hidden."""
-        redaction = self.redaction()
-        if redaction is not None:
-            shown = redaction.redacted(function, data)
-            if shown is None:
-                text = "the setting http.redact hides it; identities with the role admin can read it"
-                raise HttpProblem(403, "redacted", text)
-            if shown is not data:
-                data = shown
-                headers += REDACTED_LINE
-        self.respond(200, data, BYTES, headers)
 
     # --- waiting, and events of the engine ---
 

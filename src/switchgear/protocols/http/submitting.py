@@ -16,7 +16,9 @@ from switchgear.errors import OptionError
 from switchgear.json_bytes import bytes_of, plain
 from switchgear.model import DONE, FINAL_STATES, NORMAL, SECOND_US, Delivery, Job
 from switchgear.numbers import whole_number
+from switchgear.protocols.http.http_wait import HttpWait
 from switchgear.protocols.http.job_error import told_error
+from switchgear.protocols.http.long_answers import respond_json_in_steps
 from switchgear.protocols.http.long_lines import LongLine
 from switchgear.protocols.http.messages import BYTES
 from switchgear.protocols.http.problems import (
@@ -34,7 +36,7 @@ from switchgear.protocols.http.schemas import (
 )
 from switchgear.protocols.http.session import HttpSession
 from switchgear.protocols.http.session_setup import ATTACHMENT
-from switchgear.protocols.http.waiting import HttpWait
+from switchgear.protocols.http.verb_answers import verb_answer
 from switchgear.protocols.option_reading import ReadOptions, read_options
 from switchgear.protocols.pending_read import Step
 from switchgear.trace_context import is_traceparent
@@ -426,8 +428,8 @@ def told_end(session: HttpSession, held: Job, *, is_raw: bool) -> Iterator[Step]
 def tell_job(session: HttpSession, job_id: int) -> Iterator[Step]:
     """Answer the submitter with everything that is known of its job."""
     arguments = {"handle": session.handle_text(job_id)}
-    answer = yield from session.verb_answer("job", arguments, keeps_result=True)
-    yield from session.respond_json_in_steps(200, answer)
+    answer = yield from verb_answer(session, "job", arguments, keeps_result=True)
+    yield from respond_json_in_steps(session, 200, answer)
 
 
 def end_headers(session: HttpSession, job: Job) -> bytes:

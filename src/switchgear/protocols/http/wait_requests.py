@@ -17,13 +17,14 @@ from switchgear.errors import Refused
 from switchgear.json_bytes import plain, told
 from switchgear.model import DONE, FINAL_STATES, SECOND_US, Job
 from switchgear.protocols.handles import number_in_handle
+from switchgear.protocols.http.http_wait import HttpWait
 from switchgear.protocols.http.job_error import told_error
+from switchgear.protocols.http.long_answers import respond_json_in_steps
 from switchgear.protocols.http.problems import validation_problem
 from switchgear.protocols.http.redaction import MARK
 from switchgear.protocols.http.routing import RouteCall
 from switchgear.protocols.http.schemas import awaited_decoder
 from switchgear.protocols.http.session import HttpSession
-from switchgear.protocols.http.waiting import HttpWait
 from switchgear.protocols.pending_read import Step
 from switchgear.refusals import REFUSED_LIMIT
 from switchgear.verbs.access import Role
@@ -101,7 +102,7 @@ def tell_changed(session: HttpSession, awaited: list[SeenJob], wait_seconds: int
         elif each.is_new(job):
             answers.append(unfinished_job(each, job))
     if answers or not wait_seconds:
-        yield from session.respond_json_in_steps(200, {"jobs": answers})
+        yield from respond_json_in_steps(session, 200, {"jobs": answers})
     else:
         yield from begin_to_wait(session, awaited, wait_seconds)
 

@@ -15,6 +15,7 @@ from switchgear.json_bytes import bytes_of
 from switchgear.model import SECOND_US, Job
 from switchgear.numbers import whole_number
 from switchgear.protocols.handles import number_in_handle
+from switchgear.protocols.http.long_answers import respond_json_in_steps
 from switchgear.protocols.http.polled_jobs import has_long_payload, polled_jobs, polled_jobs_json
 from switchgear.protocols.http.problems import HttpProblem, field_problem, validation_problem
 from switchgear.protocols.http.routing import RouteCall
@@ -394,7 +395,7 @@ def give_jobs(session: HttpSession, wait: PollWait, jobs: list[Job]) -> None:
     setup = session.setup
     if has_long_payload(jobs):
         answer = {"jobs": polled_jobs(setup.handle_text, jobs, timeouts_us), "revoked": stopped}
-        session.continue_with(partial(session.respond_json_in_steps, 200, answer, may_refuse=False))
+        session.continue_with(partial(respond_json_in_steps, session, 200, answer, may_refuse=False))
     else:
         jobs_json = polled_jobs_json(setup.handle_json, jobs, timeouts_us)
         stopped_json = msgspec.json.encode(stopped) if stopped else b"[]"

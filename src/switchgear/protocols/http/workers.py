@@ -17,7 +17,7 @@ from switchgear.access.permissions import FULL_PERMISSIONS
 from switchgear.engine.engine import Engine
 from switchgear.memory import FOR_WAITING
 from switchgear.model import SECOND_US, Job, Peer, Worker
-from switchgear.protocols.http.waiting import HttpWait
+from switchgear.protocols.http.http_wait import HttpWait
 from switchgear.states import Cause
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections import defaultdict
 
 from switchgear.engine.dependencies import policy_of
 from switchgear.engine.engine import Engine
-from switchgear.engine.placement import is_copy
+from switchgear.engine.function_placement import is_copy
 from switchgear.engine.sliced_work import SlicedKind
 from switchgear.model import FINAL_STATES, WAITING, EdgePolicy, Job
 from switchgear.testing.invariants.broken_invariant import broken

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from switchgear.engine.engine import Engine
-from switchgear.engine.placement import is_copy
+from switchgear.engine.function_placement import is_copy
 from switchgear.model import FINAL_STATES, RUNNING, WAITING, Function, Job, UniqueScope
 from switchgear.testing.invariants.broken_invariant import broken
 

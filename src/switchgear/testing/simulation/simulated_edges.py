@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from switchgear.engine.placement import FOREIGN_LIMIT, Placement
+from switchgear.engine.function_placement import FOREIGN_LIMIT, FunctionPlacement
 from switchgear.model import DONE, FINAL_STATES, Function, Job
 from switchgear.net.owners.messages import Message
 from switchgear.partitions import partition_of
@@ -76,7 +76,7 @@ class EdgeEntry:
         self.is_confirmed = False
 
 
-class SimulatedEdges(Placement):
+class SimulatedEdges(FunctionPlacement):
     """The predecessors of one node's jobs at other nodes, and those of its jobs that others wait for."""
 
     def __init__(self, node: SimulatedNode) -> None:

@@ -6,8 +6,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from switchgear.engine.engine import Engine, EngineSettings, SubmitOptions
+from switchgear.engine.function_placement import is_copy
 from switchgear.engine.handover import HandedOver
-from switchgear.engine.placement import is_copy
 from switchgear.errors import Refused
 from switchgear.model import FINAL_STATES, NORMAL, RUNNING, SECOND_US, Cause, Delivery, EdgePolicy, Job, Worker
 from switchgear.net.owners.messages import Assign, Message

@@ -18,7 +18,7 @@ from random import Random
 from typing import Final
 
 from switchgear.engine.engine import SubmitOptions
-from switchgear.engine.placement import is_copy
+from switchgear.engine.function_placement import is_copy
 from switchgear.model import (
     DONE,
     FINAL_STATES,

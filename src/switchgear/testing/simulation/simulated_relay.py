@@ -1,7 +1,7 @@
 """`SimulatedRelay`: submissions and workers of one simulated node for functions that other nodes own.
 
 It follows the rules of `net.owners`: `relay` (a submission has an id of the node where it was made, and goes to one
-owner after the other under that id until one has stored it), `borrowing` (copies of jobs for the workers here) and
+owner after the other under that id until one has stored it), `borrowed_jobs` (copies of jobs for the workers here) and
 `link_session` with its `NodeWorkers` (the workers of another node as the owner has them). The links are slow and break,
 and each end notices that at a moment of its own.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from switchgear.engine.placement import BORROWED, is_copy, is_foreign
+from switchgear.engine.function_placement import BORROWED, is_copy, is_foreign
 from switchgear.engine.submit_options import SubmitOptions
 from switchgear.model import CANCELLED, DONE, QUEUED_STATES, Cause, Delivery, Function, Job, Peer, Worker
 from switchgear.net.owners.messages import (

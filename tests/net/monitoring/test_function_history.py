@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from switchgear.net.monitoring import series_recorder
-from switchgear.net.monitoring.series import BLOCK_POINTS, WIDTH, FunctionHistory, PointBlocks
+from switchgear.net.monitoring.function_history import BLOCK_POINTS, WIDTH, FunctionHistory, PointBlocks
 from tests.net.operator_harness import OperatorHarness
 
 START = 1_700_000_000

@@ -1,4 +1,4 @@
-"""`Borrowing`: gets jobs from the nodes that own them for idle workers of this node, and passes the reports back.
+"""`BorrowedJobs`: gets jobs from the nodes that own them for idle workers of this node, and passes the reports back.
 
 The node tells each owner how many more jobs of a function it has idle workers for, by kinds of workers
 (`worker_kinds`). A job that comes is entered into the engine as a copy under the same id, with one attempt, which is
@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
 
-from switchgear.engine.placement import BORROWED, is_foreign
+from switchgear.engine.function_placement import BORROWED, is_foreign
 from switchgear.errors import Refused
 from switchgear.model import CANCELLED, DONE, QUEUED_STATES, Delivery, Function, Job, Peer, Worker
 from switchgear.net.hub import Hub
@@ -44,7 +44,7 @@ from switchgear.net.owners.relay import Relay, RelayLink
 from switchgear.net.owners.runs_without_owner import Borrowed, RunsWithoutOwner
 from switchgear.net.owners.worker_kinds import PLAIN, kinds_of
 
-__all__ = ["Borrowing"]
+__all__ = ["BorrowedJobs"]
 
 TICK_SECONDS: Final = 0.05
 WAIT_SECONDS: Final = 0.5
@@ -55,7 +55,7 @@ OUT_OF_DATE: Final = -2  # what an owner was told is to be told again
 NONE: Final[dict[int, Any]] = {}
 
 
-class Borrowing(Peer):
+class BorrowedJobs(Peer):
     """Borrows jobs from the owners of functions that workers of this node serve."""
 
     def __init__(self, hub: Hub, relay: Relay) -> None:

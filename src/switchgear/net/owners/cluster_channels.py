@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from switchgear.engine.placement import is_copy
+from switchgear.engine.function_placement import is_copy
 from switchgear.model import Job
 from switchgear.net.owners.messages import ChannelMessage, Listen, Message
 from switchgear.protocols.broadcast import Broadcast

@@ -1,4 +1,4 @@
-"""`InterruptedAttempts`: attempts that go on although their connection was lost.
+"""`DisconnectedAttempts`: attempts that go on although their connection was lost.
 
 The server has returned their jobs to their queues.  When it can be reached again, it is asked for them before it may
 send others: it gives a job back unless another worker has begun it.  An attempt that has ended by then waits here with
@@ -17,13 +17,13 @@ from switchgear.app.worker.executor import Attempt
 from switchgear.client.gearman.assigned_job import Outcome
 from switchgear.client.gearman.worker_connection import WorkerConnection
 
-__all__ = ["PATIENCE_SECONDS", "InterruptedAttempt", "InterruptedAttempts"]
+__all__ = ["PATIENCE_SECONDS", "DisconnectedAttempt", "DisconnectedAttempts"]
 
 # For so long after it is connected, a pool leaves jobs to pools that are still to ask for theirs.
 PATIENCE_SECONDS: Final = 5.0
 
 
-class InterruptedAttempt:
+class DisconnectedAttempt:
     """An attempt without a connection."""
 
     def __init__(self, attempt: Attempt) -> None:
@@ -31,11 +31,11 @@ class InterruptedAttempt:
         self.outcome: Outcome | None = None  # None: it still runs
 
 
-class InterruptedAttempts:
+class DisconnectedAttempts:
     """Keeps them, by the connection that they came over and their handles."""
 
     def __init__(self) -> None:
-        self._kept: dict[WorkerConnection[Attempt], dict[str, InterruptedAttempt]] = {}
+        self._kept: dict[WorkerConnection[Attempt], dict[str, DisconnectedAttempt]] = {}
         self._listeners: list[Callable[[], None]] = []
 
     def when_asked(self, listener: Callable[[], None]) -> None:
@@ -44,13 +44,13 @@ class InterruptedAttempts:
 
     def keep(self, connection: WorkerConnection[Attempt], attempts: Iterable[Attempt]) -> int:
         """Keep these attempts; returns how many there are."""
-        kept = {attempt.handle: InterruptedAttempt(attempt) for attempt in attempts}
+        kept = {attempt.handle: DisconnectedAttempt(attempt) for attempt in attempts}
         if kept:
             self._kept.setdefault(connection, {}).update(kept)
             connection.is_urgent = True
         return len(kept)
 
-    def of(self, connection: WorkerConnection[Attempt]) -> list[InterruptedAttempt]:
+    def of(self, connection: WorkerConnection[Attempt]) -> list[DisconnectedAttempt]:
         """The interrupted attempts of jobs that came over this connection."""
         return list(self._kept.get(connection, {}).values())
 
@@ -74,7 +74,7 @@ class InterruptedAttempts:
             if found is not None and found.attempt is attempt:
                 self.take(connection, attempt.handle)
 
-    def take(self, connection: WorkerConnection[Attempt], handle: str) -> InterruptedAttempt | None:
+    def take(self, connection: WorkerConnection[Attempt], handle: str) -> DisconnectedAttempt | None:
         """Remove the attempt of this handle: the server has answered."""
         kept = self._kept.get(connection)
         found = kept.pop(handle, None) if kept is not None else None

@@ -9,6 +9,7 @@ from switchgear.protocols.http.messages import EVENT_STREAM
 from switchgear.protocols.http.problems import HttpProblem, field_problem
 from switchgear.protocols.http.routing import RouteCall
 from switchgear.protocols.http.session import HttpSession
+from switchgear.protocols.http.verb_answers import use_verb
 
 __all__ = [
     "on_get_errors",
@@ -29,34 +30,34 @@ __all__ = [
 
 def on_get_overview(session: HttpSession, call: RouteCall) -> None:
     """GET /v1/overview"""
-    session.work_off(session.use_verb("overview", {}))
+    session.work_off(use_verb(session, "overview", {}))
 
 
 def on_get_flows(session: HttpSession, call: RouteCall) -> None:
     """GET /v1/flows"""
-    session.work_off(session.use_verb("flows", {}))
+    session.work_off(use_verb(session, "flows", {}))
 
 
 def on_get_series(session: HttpSession, call: RouteCall) -> None:
     """GET /v1/series"""
-    session.work_off(session.use_verb("series", dict(call.plan.given)))
+    session.work_off(use_verb(session, "series", dict(call.plan.given)))
 
 
 def on_get_errors(session: HttpSession, call: RouteCall) -> None:
     """GET /v1/errors"""
-    session.work_off(session.use_verb("errors", dict(call.plan.given)))
+    session.work_off(use_verb(session, "errors", dict(call.plan.given)))
 
 
 def on_get_stream(session: HttpSession, call: RouteCall) -> None:
     """GET /v1/stream"""
-    session.work_off(session.use_verb("stream", dict(call.plan.given)))
+    session.work_off(use_verb(session, "stream", dict(call.plan.given)))
 
 
 def on_get_past(session: HttpSession, call: RouteCall) -> None:
     """GET /v1/at"""
     if "t" not in call.plan.given:
         raise field_problem("parameter", "t", "it is missing: a time in seconds since the epoch")
-    session.work_off(session.use_verb("at", dict(call.plan.given)))
+    session.work_off(use_verb(session, "at", dict(call.plan.given)))
 
 
 def on_get_runs(session: HttpSession, call: RouteCall) -> None:
@@ -64,32 +65,32 @@ def on_get_runs(session: HttpSession, call: RouteCall) -> None:
     for name in ("since", "until"):
         if name not in call.plan.given:
             raise field_problem("parameter", name, "it is missing: a time in seconds since the epoch")
-    session.work_off(session.use_verb("runs", dict(call.plan.given)))
+    session.work_off(use_verb(session, "runs", dict(call.plan.given)))
 
 
 def on_get_storage(session: HttpSession, call: RouteCall) -> None:
     """GET /v1/storage"""
-    session.work_off(session.use_verb("storage", {}))
+    session.work_off(use_verb(session, "storage", {}))
 
 
 def on_list_connections(session: HttpSession, call: RouteCall) -> None:
     """GET /v1/connections"""
-    session.work_off(session.use_verb("connections", dict(call.plan.given)))
+    session.work_off(use_verb(session, "connections", dict(call.plan.given)))
 
 
 def on_get_groups(session: HttpSession, call: RouteCall) -> None:
     """GET /v1/graph"""
-    session.work_off(session.use_verb("graph", dict(call.plan.given)))
+    session.work_off(use_verb(session, "graph", dict(call.plan.given)))
 
 
 def on_get_times(session: HttpSession, call: RouteCall) -> None:
     """GET /v1/functions/{function}/times"""
-    session.work_off(session.use_verb("times", {"function": call.text("function")}))
+    session.work_off(use_verb(session, "times", {"function": call.text("function")}))
 
 
 def on_list_keys(session: HttpSession, call: RouteCall) -> None:
     """GET /v1/functions/{function}/keys"""
-    session.work_off(session.use_verb("keys", {"function": call.text("function"), **call.plan.given}))
+    session.work_off(use_verb(session, "keys", {"function": call.text("function"), **call.plan.given}))
 
 
 # --- the stream of events ---

@@ -1,4 +1,4 @@
-"""`Placement`: which functions belong to other engines; passes submissions to those functions on.
+"""`FunctionPlacement`: which functions belong to other engines; passes submissions to those functions on.
 
 Without other engines there is no placement, and nothing of this costs anything. With it, a function that another engine
 has is *foreign* here: workers register for it as for any other, and its only jobs are copies that this engine has
@@ -17,7 +17,7 @@ from switchgear.engine.submit_options import SubmitOptions
 from switchgear.errors import Refused
 from switchgear.model import Function, Job, Peer, Worker
 
-__all__ = ["BORROWED", "FOREIGN_LIMIT", "Placement", "is_copy", "is_foreign"]
+__all__ = ["BORROWED", "FOREIGN_LIMIT", "FunctionPlacement", "is_copy", "is_foreign"]
 
 FOREIGN_LIMIT: Final = -1
 # The origin of borrowed copies of jobs, by which they are told from jobs of this engine.
@@ -35,7 +35,7 @@ def is_copy(job: Job) -> bool:
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Placement:
+class FunctionPlacement:
     """Knows the owners of functions, and passes on what concerns functions of other engines."""
 
     def is_ours(self, name: bytes) -> bool:
