@@ -19,8 +19,7 @@ const present = new Lanes();
 const past = new Lanes();
 let asked = null; // what the job log was asked for, and has answered: {since, until, every, stored}
 let isAsking = false;
-let node = ""; // whose attempts the stream has, and the names of the other servers that run jobs: theirs are not in it
-let otherNodes = [];
+let ofNode = []; // where the attempts are, if other servers of a cluster run jobs as well: theirs are not in the stream
 let before = null; // how far the job log was asked for what was before the attempts that were watched; null: not at all
 let pinned = null;
 let heardAt = 0; // when the last event came, by the clock of the server
@@ -121,7 +120,7 @@ const stripes = (row) => (row.outcome === "failed" ? html`<span class="bad">✕ 
 
 // What is to be known about the picture.
 function notes(model, shown) {
-  const said = otherNodes.length ? [t.ofOneNode(node, otherNodes)] : [];
+  const said = [...ofNode];
   if (model === past) said.push(t.fromLog(asked.every));
   else if (usesLog(shown) && asked && !asked.stored) said.push(asked.problem || t.noLog);
   else if (present.sampled) said.push(t.sampled);
@@ -144,8 +143,7 @@ export const views = { stream: {
     asked = pinned = before = null;
     tableRows = [];
     written = "@";
-    node = "";
-    otherNodes = [];
+    ofNode = [];
   },
   load: async (route, signal, previous) => {
     if (previous) return previous;
@@ -153,9 +151,8 @@ export const views = { stream: {
     if (known) present.take(known);
     heardAt = known?.at || 0;
     if (known?.node) {
-      node = known.node;
-      const nodes = await optional("v1/nodes", {}, signal);
-      otherNodes = (nodes || []).filter((each) => each.partitions && each.name !== node).map((each) => each.name);
+      const nodes = await optional("v1/nodes", {}, signal, []);
+      if (nodes.filter((node) => node.partitions).length > 1) ofNode = [t.ofOneNode(known.node)];
     }
     return true;
   },
