@@ -149,7 +149,15 @@ class ClientError(SwitchgearError):
 
 
 class ServerUnreachable(ClientError):
-    """No connection could be made, or it was lost before the answer came."""
+    """No connection could be made, or it was lost before the answer came.
+
+    `is_lasting`: the reason does not pass by itself, such as a wrong token or certificate. Requests that wait for a
+    connection then fail at once.
+    """
+
+    def __init__(self, text: str = "", *, is_lasting: bool = False) -> None:
+        super().__init__(text)
+        self.is_lasting = is_lasting
 
 
 class ServerRefused(ClientError):

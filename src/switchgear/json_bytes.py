@@ -15,7 +15,17 @@ from typing import Any, Final
 
 import msgspec
 
-__all__ = ["LONG_BYTES", "LongBytes", "bytes_of", "encoded", "encoded_around", "pieces_of", "plain", "told"]
+__all__ = [
+    "LONG_BYTES",
+    "LongBytes",
+    "bytes_of",
+    "decoded_base64",
+    "encoded",
+    "encoded_around",
+    "pieces_of",
+    "plain",
+    "told",
+]
 
 LONG_BYTES: Final = 256 * 1024
 # What is encoded at a time: a multiple of 3, so that all pieces in base64 can be joined.
@@ -58,12 +68,19 @@ def bytes_of(value: object, name: str) -> bytes:
         return value.encode()
     if isinstance(value, dict) and value.keys() == {"base64"} and isinstance(value["base64"], str):
         try:
-            return base64.b64decode(value["base64"], validate=True)
+            return decoded_base64(value["base64"])
         except (binascii.Error, ValueError) as error:
             raise ValueError(f"{name}: {error}") from None
     if isinstance(value, LongBytes):
         return value.data
     raise ValueError(f"{name} is a text, or an object with the one key base64")
+
+
+def decoded_base64(text: str | bytes) -> bytes:
+    """What a text in base64 stands for; raises ValueError, also for padding that is missing or too much."""
+    if len(text) % 4:
+        raise ValueError("Incorrect padding")
+    return base64.b64decode(text, validate=True)
 
 
 def encoded_around(answer: Any) -> tuple[list[bytes], list[LongBytes]]:

@@ -14,14 +14,17 @@ from typing import Any
 import click
 import pytest
 
+from switchgear.access.access_file import AccessEntry, AccessList, write_access_file
+from switchgear.access.tokens import digest_of
 from switchgear.cli.tables import shown_width
 from switchgear.cli.top.braille import braille_line
 from switchgear.cli.top.screen import KeyCommand, Screen
 from switchgear.cli.top.terminal import KeyReader
 from switchgear.cli.top.views import VIEWS, count_text
+from switchgear.verbs.access import Role
 from tests.cli.commands import call
 from tests.client.background import url_of
-from tests.support.servers import Server, running_switchgear
+from tests.support.servers import HOST, Server, free_port, running_switchgear
 from tests.support.terminal import Terminal, on_terminal
 from tests.support.waiting import eventually
 from tests.support.wire import Kind, Wire
@@ -410,3 +413,51 @@ def server() -> Any:
             peer.receive_packet()
         eventually(lambda: "mail" in call(running, "functions", "--json").stdout, "the jobs are there")
         yield running
+
+
+def token_of(name: str) -> str:
+    return f"swg_{name}-0123456789abcdef0123456789abcdef"
+
+
+@pytest.mark.system
+class TestAnIdentityOfSomeFunctions:
+    """The overview concerns every function, and is refused."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def secured(cls, tmp_path_factory: pytest.TempPathFactory) -> Any:
+        access = tmp_path_factory.mktemp("access") / "access.toml"
+        entries = [
+            AccessEntry(name, frozenset({role}), functions, (f"sha256:{digest_of(token_of(name).encode()).hex()}",))
+            for name, role, functions in (
+                ("reader", Role.READ, ("mail*",)),
+                ("worker", Role.WORK, ()),
+                ("submitter", Role.SUBMIT, ()),
+            )
+        ]
+        write_access_file(access, AccessList(identities={each.name: each for each in entries}))
+        url = f"gearman://{HOST}:{free_port()}"
+        with running_switchgear("--access-file", str(access), "--listen", url, options="?access=open"):
+            with pytest.MonkeyPatch.context() as environment:
+                environment.setenv("SWITCHGEAR_TOKEN", token_of("submitter"))
+                for function in ("mail", "mail", "resize"):
+                    call(url, "submit", function, "x", "--background")
+            yield url
+
+    def test_it_sees_what_it_may_see(self, secured: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("SWITCHGEAR_TOKEN", token_of("reader"))
+        done = call(secured, "top", "--once")
+        assert done.exit_code == 0, done.output
+        assert "ready 2  running 0  waiting 0  workers 0/0  functions 1" in done.output
+        assert "! mail: 2 jobs wait, and no worker is registered" in done.output
+        assert "! not all: overview concerns every function, and reader may use only mail*" in done.output
+        assert "resize" not in done.output
+        everything = json.loads(call(secured, "top", "--once", "--json").stdout)
+        assert everything["overview"]["jobs"] == {"ready": 2, "running": 0, "waiting": 0}
+        assert [function["name"] for function in everything["functions"]] == ["mail"]
+
+    def test_one_that_may_see_nothing_is_told_so(self, secured: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("SWITCHGEAR_TOKEN", token_of("worker"))
+        done = call(secured, "top", "--once")
+        assert done.exit_code == 1
+        assert "overview needs the role" in done.output

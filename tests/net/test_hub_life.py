@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncGenerator, Callable
 
 import pytest
@@ -11,6 +12,7 @@ from switchgear.engine.state import Observer
 from switchgear.model import NORMAL, SECOND_US, Function, Peer, PlainJob, Worker
 from switchgear.net import staged_changes
 from switchgear.net.commits import LAZY_COMMIT_SECONDS
+from switchgear.protocols.gearman.messages import Packet as Extension
 from switchgear.storage.base import Snapshot
 from tests.net.harness import (
     BACKGROUND,
@@ -19,6 +21,8 @@ from tests.net.harness import (
     GRAB,
     NO_JOB,
     NOOP,
+    Connected,
+    HubHarness,
     ScriptedStore,
     created,
     idle,
@@ -296,3 +300,77 @@ async def test_a_defect_in_what_happens_by_itself_does_not_stop_the_turns() -> N
     client.send(FOREGROUND)
     await idle()
     assert client.heard() == [created(1)]
+
+
+# --- a process that stands still ---
+
+
+class Stopwatch:
+    """Replaces the monotonic clock; without `pass_time` of the harness, no timer rings."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.seconds = 1000.0
+        monkeypatch.setattr(time, "monotonic", lambda: self.seconds)
+
+    async def stand_still(self, harness: HubHarness, seconds: float) -> None:
+        self.seconds += seconds
+        await harness.pass_time(seconds)
+
+
+async def leased_worker(harness: HubHarness) -> Connected:
+    """A worker with a lease of a second, and a job that it runs."""
+    worker = harness.connect()
+    worker.send(request(Kind.OPTION_REQ, b"switchgear"), CAN_DO, request(Extension.CREDIT, b"1", b"1000"), FOREGROUND)
+    await idle()
+    assert any(isinstance(each, Packet) and each.type == Extension.JOB_PUSH for each in worker.heard())
+    return worker
+
+
+@in_turns
+async def test_a_worker_is_not_lost_because_the_process_stood_still(monkeypatch: pytest.MonkeyPatch) -> None:
+    stopwatch = Stopwatch(monkeypatch)
+    harness = await open_harness(durable=False)
+    worker = await leased_worker(harness)
+    await stopwatch.stand_still(harness, 60)
+    worker.send(ECHO)  # it lay in the socket
+    await stopwatch.stand_still(harness, 0.9)
+    assert worker.heard()
+    assert len(harness.engine.workers) == 1
+    stopwatch.seconds += 0.1
+    await harness.pass_time(0.1)
+    assert not harness.engine.workers
+
+
+@in_turns
+async def test_a_worker_is_not_lost_because_a_turn_took_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    stopwatch = Stopwatch(monkeypatch)
+    harness = await open_harness(durable=False)
+    await leased_worker(harness)
+    harness.hub.begin_turn()
+    await stopwatch.stand_still(harness, 60)
+    assert len(harness.engine.workers) == 1
+
+
+@in_turns
+async def test_a_worker_is_lost_when_the_process_did_not_stand_still(monkeypatch: pytest.MonkeyPatch) -> None:
+    stopwatch = Stopwatch(monkeypatch)
+    harness = await open_harness(durable=False)
+    await leased_worker(harness)
+    stopwatch.seconds += 1
+    await harness.pass_time(1)
+    assert not harness.engine.workers
+
+
+@in_turns
+async def test_hours_without_a_deadline_are_no_standstill(monkeypatch: pytest.MonkeyPatch) -> None:
+    stopwatch = Stopwatch(monkeypatch)
+    harness = await open_harness(durable=False)
+    peer = harness.connect()
+    peer.send(CAN_DO)
+    await leased_worker(harness)
+    await stopwatch.stand_still(harness, 1)  # the timer rings in time
+    await stopwatch.stand_still(harness, 3600)
+    await leased_worker(harness)
+    stopwatch.seconds += 1
+    await harness.pass_time(1)
+    assert len(harness.engine.workers) == 1  # the one without a lease

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from switchgear.protocols.gearman.messages import Packet as Ours
 from tests.support.servers import running_switchgear
+from tests.support.waiting import eventually
 from tests.support.wire import CLOSED, Kind, Packet, Wire, request
 from tests.system.talk import MIB, Deaf, control, events, resident_bytes
 
@@ -55,6 +57,24 @@ def test_a_job_from_submission_to_result(durable: bool, tmp_path: Path) -> None:
                 request(Kind.WORK_COMPLETE, handle, b"done %d" % number) + request(Ours.CREDIT, b"1", b"0")
             )
             assert client.receive() == Packet(Kind.WORK_COMPLETE, handle + b"\0done %d" % number)
+
+
+def test_a_server_that_was_stopped_for_longer_than_a_lease_does_not_lose_the_worker() -> None:
+    with running_switchgear() as server, Wire(server.address) as client, Wire(server.address) as worker:
+        introduce(worker, 1, lease_ms=300)
+        client.send(Kind.OPTION_REQ, b"switchgear")
+        client.receive()
+        handle = submit(client)
+        assert pushed(worker) == (handle, 1, b"x")
+        server.process.send_signal(signal.SIGSTOP)
+        stopped = time.monotonic()
+        worker.send(Ours.WORK_PROGRESS, handle, b"1", b"2", b"still at it")
+        eventually(lambda: time.monotonic() > stopped + 1, "the lease is long over")
+        server.process.send_signal(signal.SIGCONT)
+        assert client.receive() == Packet(Ours.WORK_PROGRESS, handle + b"\x001\x002\0still at it")
+        worker.send(Kind.WORK_COMPLETE, handle, b"done")
+        assert client.receive() == Packet(Kind.WORK_COMPLETE, handle + b"\0done")
+        assert "worker_expired" not in events(server)
 
 
 def test_a_job_whose_worker_dies_runs_elsewhere_within_a_second() -> None:

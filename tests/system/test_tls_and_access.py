@@ -495,3 +495,27 @@ def test_the_commands_of_the_manual(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "mailer: submit, for mail.*" in done.stdout
+
+
+@pytest.mark.parametrize("scheme", ["gearmans", "https"])
+def test_a_request_that_no_patience_would_help_fails_at_once(
+    secured: Secured, trusted: None, monkeypatch: pytest.MonkeyPatch, scheme: str
+) -> None:
+    url, patience = secured.url(scheme), 1000
+    with (
+        App(url, token="swg_wrong", connect_seconds=patience) as app,
+        pytest.raises(ServerUnreachable, match="the server does not accept the token"),
+    ):
+        app.task(name="mail.send")(print).submit()
+    if scheme == "gearmans":
+        with (
+            App(url.replace("gearmans", "gearman"), connect_seconds=patience) as app,
+            pytest.raises(ServerUnreachable, match="this port speaks TLS, not Gearman"),
+        ):
+            app.task(name="mail.send")(print).submit()
+    monkeypatch.delenv("SWITCHGEAR_TLS_CA")
+    with (
+        App(url, connect_seconds=patience) as app,
+        pytest.raises(ServerUnreachable, match=r"TLS: .*certificate"),
+    ):
+        app.task(name="mail.send")(print).submit()

@@ -14,7 +14,7 @@ from switchgear.client.gearman.client_stream import ClientStream
 from switchgear.client.gearman.job_subscriber import JobEnd, JobSubscriber
 from switchgear.client.gearman.packets import name_bytes, name_text
 from switchgear.client.gearman.pending_requests import UNKNOWN, ControlRequest, RoutedRequest, SubscribeRequest
-from switchgear.client.sockets import DEFAULT_TIMEOUT_SECONDS, describe_os_error
+from switchgear.client.sockets import DEFAULT_TIMEOUT_SECONDS, describe_os_error, is_certificate_error
 from switchgear.client.streams import open_stream
 from switchgear.errors import ConfigError, ExtensionRequired, ServerRefused, ServerUnreachable
 from switchgear.text import counted
@@ -122,7 +122,8 @@ class ServerConnection:
                     await self._ask_for_prefix(stream, self._check_prefix)
         except (OSError, UnicodeError) as error:  # a TimeoutError is an OSError
             stream.abort()
-            raise ServerUnreachable(f"cannot connect to {address}: {describe_os_error(error)}") from error
+            text = f"cannot connect to {address}: {describe_os_error(error)}"
+            raise ServerUnreachable(text, is_lasting=is_certificate_error(error)) from error
         except BaseException:
             stream.abort()
             raise

@@ -390,6 +390,7 @@ class IoThread:
 
     async def _try_servers(self) -> ServerUnreachable | None:
         error = ServerUnreachable("no server")
+        is_lasting = True  # of all servers
         wanted = {entry.server_number for entry in self._waiting}
         connections = [connection for connection in self._connections if None in wanted or connection.number in wanted]
         for done, connection in enumerate(connections):
@@ -404,6 +405,8 @@ class IoThread:
                 error = problem
             except TimeoutError:
                 error = ServerUnreachable(f"{connection.location.url} did not answer in time")
+            is_lasting = is_lasting and error.is_lasting
+        error.is_lasting = is_lasting
         return error
 
     def _seconds_left(self) -> float:
@@ -411,10 +414,11 @@ class IoThread:
         return max(0.1, latest - self._loop.time())
 
     def _fail_overdue(self, error: ServerUnreachable) -> None:
+        """Fail the requests that have waited long enough, or all of them if waiting does not help."""
         now = self._loop.time()
         waiting, self._waiting = self._waiting, deque()
         for entry in waiting:
-            if entry.deadline > now:
+            if entry.deadline > now and not error.is_lasting:
                 self._waiting.append(entry)
             else:
                 entry.request.fail(error)

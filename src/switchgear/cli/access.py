@@ -36,7 +36,8 @@ Examples:
   switchgear access check --token-file mailer.token --role submit --function mail.send
 
 \b
-Roles:  read     inspect jobs, functions, workers, schedules and the server
+Roles:
+  read     inspect jobs, functions, workers, schedules and the server
   submit   submit jobs, and follow single jobs by their handles
   work     run jobs; declare the limits and schedules of a program
   operate  cancel, retry, pause, limit, schedule; and everything that read permits

@@ -7,6 +7,7 @@ from importlib import import_module
 import click
 
 from switchgear.cli.dwork_options import read_server, server_option
+from switchgear.cli.help_format import use_help_format
 
 __all__ = ["COMMANDS", "dwork"]
 
@@ -51,6 +52,7 @@ class _Group(click.Group):
         module, attribute, _ = COMMANDS[cmd_name]
         command = getattr(import_module(f"switchgear.cli.{module}"), attribute)
         assert isinstance(command, click.Command)
+        use_help_format(command)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

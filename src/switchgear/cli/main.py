@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import click
 
+from switchgear.cli.help_format import HelpContext, use_help_format
 from switchgear.errors import (
     ConfigError,
     JobFailed,
@@ -130,6 +131,8 @@ class _Main(click.Group):
     """The command group: imports sub-commands when they are needed, and turns errors into a message and an exit
     code."""
 
+    context_class = HelpContext
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [*COMMANDS, *super().list_commands(ctx)]
 
@@ -139,6 +142,7 @@ class _Main(click.Group):
             return super().get_command(ctx, cmd_name)
         command = getattr(import_module(lazy.module), lazy.attribute)
         assert isinstance(command, click.Command)
+        use_help_format(command)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

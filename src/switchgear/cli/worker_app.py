@@ -36,6 +36,8 @@ RELOAD_SECONDS: Final = 0.5  # between checks of the source
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
 _STDOUT, _STDERR = 1, 2
 
+PROCESS_LIMITS: Final = ("max_jobs_per_process", "max_memory_per_process", "kill_above_memory")
+
 
 def work_for_apps(targets: Sequence[str], options: dict[str, Any], servers: Sequence[str] | None) -> ExitCode:
     """Work until stopped; raises ConfigError if there is no such app, or nothing for it to do."""
@@ -104,7 +106,19 @@ def _work_for_apps(
     ]
     if not workers:
         raise ConfigError(f"there are no tasks of the queues {', '.join(options['queues'])}")
+    if not any(worker.has_processes for _, worker in workers):
+        _refuse_process_options(options)
     return _work(workers, reporter, options["drain_timeout"], watch)
+
+
+def _refuse_process_options(options: Mapping[str, Any]) -> None:
+    """Raise ConfigError if an option limits child processes: a limit without effect would be noticed too late."""
+    given = [f"--{name.replace('_', '-')}" for name in PROCESS_LIMITS if options[name]]
+    if given:
+        raise ConfigError(
+            f"{', '.join(given)}: no task runs in a child process; add --processes or --pool processes, or write "
+            "@app.task(run_in='process')"
+        )
 
 
 def _chosen_tasks(apps: Mapping[str, App], functions: str | None) -> dict[str, frozenset[str] | None]:

@@ -6,7 +6,13 @@ import os
 import socket
 from typing import Final
 
-__all__ = ["CONNECT_SECONDS", "DEFAULT_TIMEOUT_SECONDS", "describe_os_error", "enable_keepalive"]
+__all__ = [
+    "CONNECT_SECONDS",
+    "DEFAULT_TIMEOUT_SECONDS",
+    "describe_os_error",
+    "enable_keepalive",
+    "is_certificate_error",
+]
 
 DEFAULT_TIMEOUT_SECONDS: Final = 10.0  # for connecting, and for answers that need no job to run
 CONNECT_SECONDS: Final = 10.0  # for one attempt of a worker to connect
@@ -25,6 +31,11 @@ def enable_keepalive(sock: socket.socket) -> None:
     ):
         if hasattr(socket, name):  # not every system has all three
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
+def is_certificate_error(error: BaseException) -> bool:
+    """Whether the certificate of the server is not accepted."""
+    return type(error).__name__ == "SSLCertVerificationError"  # by its name: most programs need no `ssl`
 
 
 def describe_os_error(error: OSError | UnicodeError) -> str:

@@ -73,6 +73,11 @@ class DeadlineDispatch:
         elif self._deadlines.stale >= LEAST_STALE_FOR_SWEEP:
             self._deadlines.sweep_some(self.is_live)
 
+    def time_stood_still(self, now_us: int) -> None:
+        """Give silent peers some time, because the process has stood still since the last `advance`."""
+        if now_us > self._state.now_us:
+            self._deadlines.time_stood_still(self._state.now_us, now_us)
+
     @property
     def next_deadline_us(self) -> int | None:
         """When `advance` next has something to do; `None` if it never has."""

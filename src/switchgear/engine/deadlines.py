@@ -10,6 +10,9 @@ and no call takes longer because there are many entries.
 
 Some deadlines measure a time span from an event, others name a time of the calendar. Each kind has its own index. Spans
 are relative to an offset that moves when the wall clock is set, so no entry has to change then.
+
+Spans that a message of a peer would have renewed or ended (leases, time limits) are in a third index. When the process
+has stood still, they wait until the messages that arrived meanwhile can have been read: see `time_stood_still`.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from heapq import heapify, heappop, heappush
 from typing import Final
 
 from switchgear.memory import MemoryAccount
-from switchgear.model import Function, Job, KeyQueue, Limiter, Schedule, Timer, Worker
+from switchgear.model import SECOND_US, Function, Job, KeyQueue, Limiter, Schedule, Timer, Worker
 
 __all__ = [
     "HELD_KEY_BYTES",
@@ -55,18 +58,23 @@ KEY_HELD: Final = DeadlineKind.KEY_HELD
 # The approximate memory of a finished job that is kept for its unique key.
 HELD_KEY_BYTES: Final = 1024
 
-# Kinds that measure a span from an event; the others name a time of the calendar.
-SPANS: Final = frozenset(
+# Kinds that measure how long a peer has been silent: a message of it may have arrived that was not read yet.
+SILENCES: Final = frozenset(
     {
         DeadlineKind.RUN_LIMIT,
         DeadlineKind.LEASE,
         DeadlineKind.UNANSWERED_WAKEUP,
-        DeadlineKind.WAIT_TIMEOUT,
-        DeadlineKind.LIMITER,
-        DeadlineKind.FAILED_DEPENDENCY,
         DeadlineKind.TIMER,
     }
 )
+# Other kinds that measure a span from an event; the rest name a time of the calendar.
+SPANS: Final = frozenset({DeadlineKind.WAIT_TIMEOUT, DeadlineKind.LIMITER, DeadlineKind.FAILED_DEPENDENCY})
+
+# After a standstill, silent peers get this much time, in which the messages are read that have arrived meanwhile.
+GRACE_US: Final = 1 * SECOND_US
+# Several standstills in a row put deadlines off by no more than this. Otherwise a process that stands still again and
+# again would never notice that a worker is gone.
+MOST_GRACE_US: Final = 5 * SECOND_US
 
 Deadline = tuple[int, int, DeadlineKind, Subject, int]
 """Time, serial number (so that equal times keep their order), kind, subject, and a token that identifies stale
@@ -78,6 +86,11 @@ NEVER_US: Final = 2**62 - 1
 LEAST_STALE_FOR_SWEEP: Final = 1024
 # Sweeping a heap of this size, and freeing its jobs, takes one to three milliseconds, compiled.
 HEAP_ENTRIES: Final = 2048
+
+
+def precedes(one: Deadline, other: Deadline) -> bool:
+    """Whether this entry is earlier than the other one."""
+    return one[0] < other[0] or (one[0] == other[0] and one[1] < other[1])
 
 
 class DeadlineHeap:
@@ -204,24 +217,36 @@ class Deadlines:
         self._memory = memory or MemoryAccount()  # counts the jobs that the entries hold
         self._moments = DeadlineIndex()
         self._spans = DeadlineIndex()  # their times are lower than the true ones by `_offset_us`
+        self._silences = DeadlineIndex()  # likewise
         self._offset_us = 0
+        # The silences that have ended since the first of these times are met at the second one (0: at their own time).
+        self._grace_from_us = 0
+        self._grace_until_us = 0
+        self._grace_ends_us = 0  # the second time is never later than this one
         self._serial = 0
         self._moments_to_sweep = 0  # heaps left to sweep in this pass
         self._spans_to_sweep = 0
+        self._silences_to_sweep = 0
         self._stale_before = 0  # how many of `stale` this pass will remove
 
     def __len__(self) -> int:
-        return len(self._moments) + len(self._spans)
+        return len(self._moments) + len(self._spans) + len(self._silences)
 
     def __iter__(self) -> Iterator[Deadline]:
         """Iterate over all entries in no order, including stale ones."""
         yield from self._moments
         for entry in self._spans:
             yield self._at_true_time(entry)
+        for entry in self._silences:
+            yield self._at_true_time(entry)
 
     def add(self, at_us: int, kind: DeadlineKind, subject: Subject, token: int = 0) -> None:
         """Add a deadline."""
         self._serial += 1
+        if kind in SILENCES:
+            self._silences.add((at_us - self._offset_us, self._serial, kind, subject, token))
+            self.earliest_us = min(self.earliest_us, self._met_at(at_us))
+            return
         if at_us < self.earliest_us:
             self.earliest_us = at_us
         if kind in SPANS:
@@ -244,32 +269,54 @@ class Deadlines:
         """The time of the earliest entry, or `None`."""
         return self.earliest_us if self.earliest_us != NEVER_US else None
 
+    def time_stood_still(self, since_us: int, now_us: int) -> None:
+        """Put off the silences that have ended since the first of these times.
+
+        The process stood still, so messages of the peers may have arrived that were not read. Each deadline is put off
+        once, or several times if the process stands still again meanwhile.
+        """
+        if now_us >= self._grace_until_us:
+            self._grace_from_us = since_us
+            self._grace_ends_us = now_us + MOST_GRACE_US
+        self._grace_until_us = min(now_us + GRACE_US, self._grace_ends_us)
+        self._find_earliest()
+
+    def _met_at(self, at_us: int) -> int:
+        """When a silence is met that ends at this time."""
+        return max(at_us, self._grace_until_us) if at_us > self._grace_from_us else at_us
+
     def _find_earliest(self) -> None:
         """Look up the time of the earliest entry, after entries were removed or moved."""
-        moment, span = self._moments.first(), self._spans.first()
-        moment_us = moment[0] if moment is not None else NEVER_US
-        span_us = span[0] + self._offset_us if span is not None else NEVER_US
-        self.earliest_us = min(moment_us, span_us)
+        moment, span, silence = self._moments.first(), self._spans.first(), self._silences.first()
+        earliest_us = moment[0] if moment is not None else NEVER_US
+        if span is not None:
+            earliest_us = min(earliest_us, span[0] + self._offset_us)
+        if silence is not None:
+            earliest_us = min(earliest_us, self._met_at(silence[0] + self._offset_us))
+        self.earliest_us = earliest_us
 
     def pop_due(self, now_us: int) -> Deadline | None:
         """Remove and return the earliest entry that is due, if any."""
         if self.earliest_us > now_us:
             return None
-        moment, span = self._moments.first(), self._spans.first()
-        if span is not None and (moment is None or self._precedes(span, moment)):
-            self._spans.pop()
-            self._find_earliest()
-            return self._at_true_time(span)
-        assert moment is not None  # its time is the earliest
-        self._moments.pop()
+        first, index = self._moments.first(), self._moments
+        span = self._spans.first()
+        if span is not None:
+            span = self._at_true_time(span)
+            if first is None or precedes(span, first):
+                first, index = span, self._spans
+        silence = self._silences.first()
+        if silence is not None:
+            silence = self._at_true_time(silence)
+            # The first silence may be put off while others are due, but then all silences after it are put off too.
+            if self._met_at(silence[0]) <= now_us and (first is None or precedes(silence, first)):
+                first, index = silence, self._silences
+        assert first is not None  # its time is the earliest
+        index.pop()
         self._find_earliest()
-        if moment[2] is KEY_HELD:
+        if first[2] is KEY_HELD:
             self._count_holds(-1)
-        return moment
-
-    def _precedes(self, span: Deadline, moment: Deadline) -> bool:
-        span_us = span[0] + self._offset_us
-        return span_us < moment[0] or (span_us == moment[0] and span[1] < moment[1])
+        return first
 
     def note_stale_popped(self) -> None:
         """Stop counting the popped entry as stale."""
@@ -288,16 +335,20 @@ class Deadlines:
 
     @property
     def _is_sweeping(self) -> bool:
-        return self._spans_to_sweep > 0 or self._moments_to_sweep > 0
+        return self._spans_to_sweep > 0 or self._moments_to_sweep > 0 or self._silences_to_sweep > 0
 
     def _begin_pass(self) -> None:
         self._stale_before = self.stale
         self._moments_to_sweep = self._moments.heap_count
         self._spans_to_sweep = self._spans.heap_count
+        self._silences_to_sweep = self._silences.heap_count
 
     def _sweep_next(self, is_live: Callable[[Deadline], bool]) -> int:
         """Sweep one heap; returns how many entries it had."""
-        if self._spans_to_sweep:
+        if self._silences_to_sweep:
+            self._silences_to_sweep -= 1
+            live_count, stale = self._silences.sweep_one(lambda entry: is_live(self._at_true_time(entry)))
+        elif self._spans_to_sweep:
             self._spans_to_sweep -= 1
             live_count, stale = self._spans.sweep_one(lambda entry: is_live(self._at_true_time(entry)))
         else:
@@ -315,6 +366,9 @@ class Deadlines:
     def shift_spans(self, delta_us: int) -> None:
         """Move all spans by this much, because the wall clock was set; times of the calendar stay."""
         self._offset_us += delta_us
+        self._grace_from_us += delta_us
+        self._grace_until_us += delta_us
+        self._grace_ends_us += delta_us
         self._find_earliest()
 
     def clear(self) -> None:
@@ -323,8 +377,9 @@ class Deadlines:
         self._count_holds(-self.holds)
         self._moments = DeadlineIndex()
         self._spans = DeadlineIndex()
+        self._silences = DeadlineIndex()
         self.earliest_us = NEVER_US
-        self._moments_to_sweep = self._spans_to_sweep = self._stale_before = 0
+        self._moments_to_sweep = self._spans_to_sweep = self._silences_to_sweep = self._stale_before = 0
 
     def _at_true_time(self, entry: Deadline) -> Deadline:
         """The entry with the offset of the clock added to its time."""

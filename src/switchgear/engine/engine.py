@@ -355,6 +355,14 @@ class Engine:
         """Set the time, and handle all deadlines up to it."""
         self.deadline_dispatch.advance(now_us)
 
+    def time_stood_still(self, now_us: int) -> None:
+        """The process has stood still until now: call this before `advance`.
+
+        Leases and time limits that have ended since the last `advance` are put off by a second, because messages of the
+        workers may have arrived that were not read.
+        """
+        self.deadline_dispatch.time_stood_still(now_us)
+
     @property
     def next_deadline_us(self) -> int | None:
         """When `advance` next has something to do; `None` if it never has."""

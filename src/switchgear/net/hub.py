@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -35,12 +37,16 @@ from switchgear.protocols.session import Session
 from switchgear.storage.base import JobQuery, Snapshot, Store
 from switchgear.telemetry import Telemetry, repeatable
 
-__all__ = ["Hub"]
+__all__ = ["STANDSTILL_SECONDS", "Hub"]
 
 log = logging.getLogger("switchgear")
 
 # Long operations pause while this many changed jobs wait for the store: commits must not become longer and longer.
 MOST_UNKEPT: Final = 5_000
+
+# If a turn begins later than this after a deadline, the process has stood still (it was stopped, or another thread held
+# the interpreter), and the silence of peers in the meantime means nothing.
+STANDSTILL_SECONDS: Final = 0.2
 
 
 class Hub(Context):
@@ -91,6 +97,7 @@ class Hub(Context):
         self.changes.on_uncommitted = self.history.uncommitted_changed
         self._timer: asyncio.TimerHandle | None = None
         self._timer_us = NEVER_US  # when it rings
+        self._late_seconds = math.inf  # by the monotonic clock: if no turn has begun by then, the process stood still
 
     def report_changes(self, on_changes: Callable[[list[Job]], None]) -> None:
         """Call this at the end of every turn with the jobs that were started or ended, stored or not."""
@@ -204,8 +211,11 @@ class Hub(Context):
             self.turn_open = True
             self.handled_bytes = 0
             self.lost_connections = 0
-            self._loop.call_soon(self._end_turn)  # first: if the next line fails, the turn still ends
-            self.engine.advance(self.clock.now_us())
+            self._loop.call_soon(self._end_turn)  # first: if the next lines fail, the turn still ends
+            now_us = self.clock.now_us()
+            if time.monotonic() > self._late_seconds:
+                self.engine.time_stood_still(now_us)
+            self.engine.advance(now_us)
 
     def _end_turn(self) -> None:
         self._close_turn()
@@ -232,18 +242,25 @@ class Hub(Context):
         if self._timer is not None:
             self._timer.cancel()
         self._timer_us = next_us
-        delay_seconds = max(0.0, (next_us - self.clock.now_us()) / 1e6)
+        now_us = self.clock.now_us()
+        delay_seconds = max(0.0, (next_us - now_us) / 1e6)
         self._timer = self._loop.call_later(delay_seconds, self._on_timer)
+        # Deadlines that were due before the last turn are a backlog; deadlines that came during it may be late.
+        due_seconds = (max(next_us, self.engine.now_us) - now_us) / 1e6
+        self._late_seconds = time.monotonic() + due_seconds + STANDSTILL_SECONDS
 
     def _on_timer(self) -> None:
-        self._forget_timer()
+        self._timer = None
+        self._timer_us = NEVER_US
         self.begin_turn()
+        self._late_seconds = math.inf
 
     def _forget_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         self._timer_us = NEVER_US
+        self._late_seconds = math.inf
 
     def follow_wall_clock(self) -> None:
         """Called regularly: adopt the wall clock's time if the clock was set."""

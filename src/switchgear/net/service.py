@@ -32,7 +32,7 @@ from switchgear.net.clock import SystemClock
 from switchgear.net.config_reload import reload_access, reload_config
 from switchgear.net.connections.peer_user import can_tell_users
 from switchgear.net.dashboard_on_request import DashboardOnRequest
-from switchgear.net.hub import Hub
+from switchgear.net.hub import STANDSTILL_SECONDS, Hub
 from switchgear.net.job_log_recording import start_recorder
 from switchgear.net.listeners import Listeners
 from switchgear.net.monitoring.loop_lag import LoopLag
@@ -488,12 +488,18 @@ class Service:
         return drop_finished_jobs(self.hub, lambda: self.config.storage)
 
     async def _housekeeping(self) -> None:
+        loop = asyncio.get_running_loop()
+        has_stood_still = False
         while True:
+            due = loop.time() + HOUSEKEEPING_SECONDS
             await asyncio.sleep(HOUSEKEEPING_SECONDS)
+            # What silent peers have sent while the process stood still is read first; they are looked at next time.
+            has_stood_still = not has_stood_still and loop.time() > due + STANDSTILL_SECONDS
             try:
                 self.hub.follow_wall_clock()
                 self.hub.check_store()
-                self.listeners.look_after()
+                if not has_stood_still:
+                    self.listeners.look_after()
                 self.operations.series_recorder.look_after()
             except Exception:
                 log.exception("internal error while checking connections")  # continue with the next check

@@ -267,6 +267,7 @@ class StreamAnswer(TypedDict):
     rows: list[list[Any]]
     running: list[list[Any]]
     running_count: int
+    node: NotRequired[str]  # whose attempts these are, if several servers own functions
 
 
 # --- the past ---

@@ -57,6 +57,10 @@ TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}"
         ([TARGET, "--max-memory-per-process", "9" * 5000], "not a possible size"),
         ([TARGET, "--max-memory-per-process", "500"], "more memory than 500 B; 1MiB is the least"),
         (["f", "--exec", "cat", "--max-memory-per-process", "1G"], "--max-memory-per-process is for workers of an app"),
+        (
+            [TARGET, "--functions", "add", "--kill-above-memory", "1G", "--max-jobs-per-process", "9"],
+            "--max-jobs-per-process, --kill-above-memory: no task runs in a child process; add --processes",
+        ),
         ([TARGET, "--concurrency", "2"], "--concurrency is for a --pool: threads, processes, asyncio, solo, prefork"),
         ([TARGET, "--pool", "forks"], "'forks' is not one of 'threads', 'processes', 'asyncio', 'solo', 'prefork'"),
         ([TARGET, "--pool", "gevent"], "--pool gevent: there are no green threads here; write tasks that wait"),

@@ -40,7 +40,7 @@ check(await page.evaluate(() => globalThis.isTheSamePage), "the page was loaded 
 
 // The task stream says that it has the attempts of one server.
 await show(page, url, "stream");
-await page.waitForSelector("text=Attempts at this node alone");
+await page.waitForSelector("text=/Attempts at node \\S+ alone/");
 
 // The owner stops: what is missing is said, in a live table and in a list, until another server has its functions.
 const kept = await submit();

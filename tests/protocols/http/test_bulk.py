@@ -38,6 +38,24 @@ def test_all_that_match_are_cancelled() -> None:
     assert harness.engine.job_count() == 1
 
 
+@pytest.mark.parametrize("given", [{"states": ["ready"]}, {"state": ["ready"]}, {"state": "ready"}])
+def test_states_may_be_named_as_in_lists(given: dict[str, Any]) -> None:
+    harness = HttpHarness()
+    submit(harness)
+    take(harness)
+    submit(harness)
+    answer = act(harness, action="cancel", filter=given)
+    assert (answer.status, answer.json["examples"]) == (202, ["H:t:2"])
+
+
+def test_wrong_states_are_named_as_they_were_given() -> None:
+    harness = HttpHarness()
+    both = act(harness, action="cancel", filter={"state": "ready", "states": ["ready"]})
+    assert both.json["errors"][0]["pointer"] == "/filter/state"
+    wrong = act(harness, action="cancel", filter={"state": ["done"]})
+    assert wrong.json["errors"][0]["pointer"] == "/filter/state/0"
+
+
 def test_all_that_match_are_retried() -> None:
     harness = harness_with_failures(3)
     answer = act(harness, action="retry", filter={"error": "paper"}, expect=3)

@@ -94,6 +94,7 @@ LONG = "x" * 100_000
         ('{"function":"f","payload":"' + "\x01" + LONG + '"}', "invalid_json"),
         ('{"function":"f","payload":{"base64":"' + LONG + "=" + LONG + '"}}', "invalid_field"),
         ('{"function":"f","payload":{"base64":"' + LONG + '!"}}', "invalid_field"),
+        ('{"function":"f","payload":{"base64":"' + LONG + '=="}}', "invalid_field"),
         ('{"function":"f","name":"' + LONG + '"}', "text_too_long"),
         ('{"function":"' + LONG + '","payload":"' + LONG + '"}', "text_too_long"),
         ('{"function":"f","args":[' + "1," * (3 * MIB) + "1]}", "body_too_large"),

@@ -247,7 +247,7 @@ def test_a_compressed_body_is_refused_instead_of_passed_to_a_worker_as_it_is(tar
     ("target", "parameter", "detail"),
     [
         ("/v1/jobs?limit=many", "limit", "expected a whole number from 1 to 1000, got 'many'"),
-        ("/v1/jobs?limits=3", "limits", "there is no such parameter here; there are: function, state, unique, name,"),
+        ("/v1/jobs?limits=3", "limits", "there is no such parameter here; there are: function, state, states, unique"),
         ("/v1/jobs?state=asleep", "state", "expected a list of waiting"),
         ("/v1/jobs?dead=perhaps", "dead", "expected true or false, got 'perhaps'"),
         ("/v1/jobs?function=a&function=b", "function", "it is given twice"),
@@ -268,6 +268,26 @@ def test_a_wrong_parameter_is_named(target: str, parameter: str, detail: str) ->
 def test_a_query_that_cannot_be_read() -> None:
     assert HttpHarness().ask("c", "GET", "/v1/jobs?name=%ff").code == "malformed_query"
     assert HttpHarness().ask("c", "GET", "/v1/jobs?" + "a=b&" * 100).code == "malformed_query"
+    assert HttpHarness().ask("c", "GET", "/v1/jobs?name=a%zz").code == "malformed_query"
+
+
+@pytest.mark.parametrize("path", ["/v1/functions/a%zz/jobs", "/v1/functions/a%/jobs", "/v1/functions/a%4", "/v1/%zz"])
+def test_a_path_that_cannot_be_read(path: str) -> None:
+    harness = HttpHarness()
+    answer = harness.ask("c", "POST", path, b"")
+    assert (answer.status, answer.code) == (400, "malformed_path")
+    assert "two hexadecimal digits" in answer.json["detail"]
+    assert harness.engine.job_count() == 0
+
+
+def test_the_states_of_a_list_have_two_names() -> None:
+    harness = HttpHarness()
+    harness.ask("c", "POST", "/v1/functions/f/jobs", b"")
+    for name in ("state", "states"):
+        assert len(harness.ask("c", "GET", f"/v1/jobs?{name}=ready").json["jobs"]) == 1
+        assert harness.ask("c", "GET", f"/v1/jobs?{name}=running").json["jobs"] == []
+    answer = harness.ask("c", "GET", "/v1/jobs?state=ready&states=running")
+    assert (answer.status, answer.code) == (422, "invalid_parameter")
 
 
 def test_every_handler_says_which_route_is_its() -> None:

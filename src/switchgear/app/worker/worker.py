@@ -121,6 +121,11 @@ class AppWorker:
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._serve, name="switchgear-worker", daemon=True)
 
+    @property
+    def has_processes(self) -> bool:
+        """Whether it runs tasks in child processes."""
+        return bool(self._executor_choice.in_processes)
+
     # --- from any thread ---
 
     def start(self) -> None:

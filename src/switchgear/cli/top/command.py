@@ -17,6 +17,7 @@ from switchgear.cli.main import has_no_colors
 from switchgear.cli.output import json_option, print_json, server_option, text_of
 from switchgear.cli.top.screen import KeyCommand, Screen
 from switchgear.cli.top.views import VIEWS, VerbServer
+from switchgear.cli.top.visible_overview import VisibleOverview
 from switchgear.client.gearman.blocking import Client
 from switchgear.errors import ServerRefused, ServerUnreachable
 from switchgear.verbs.completeness import told_incomplete
@@ -73,7 +74,7 @@ def top(server: str, interval: float, view: str, filter_text: str, once: bool, a
 
 def _everything(server: VerbServer) -> dict[str, Any]:
     names = ("functions", "workers", "running", "dead")
-    return {"overview": server.control("overview")} | {
+    return {"overview": VisibleOverview().ask(server)} | {
         name: list(view.ask(server)) for name, view in zip(names, VIEWS, strict=True)
     }
 
@@ -90,6 +91,7 @@ class Monitor:
         self._server = server
         self._screen = screen
         self._client: Client | None = None
+        self._overview = VisibleOverview()
         self._lacking = ""  # what is said about servers that did not answer
         self._done: dict[str, tuple[float, int]] = {}  # by function: when it was last asked, and what was done by then
 
@@ -103,7 +105,7 @@ class Monitor:
         """Ask the server for everything that the screen shows; raises ServerUnreachable."""
         if self._client is None:
             self._client = Client(self._server)
-        overview = self._client.control("overview")
+        overview = self._overview.ask(self._client)
         objects = self._screen.view.ask(self._client)
         if self._screen.view.title == "functions":
             objects = self._with_rates(objects, overview["at"])

@@ -25,6 +25,7 @@ HEAD_IMPORTANCE: Final = (0, 1, 5, 4, 6, 3, 2, 7, 8)
 MOST_HEAD: Final = len(HEAD_IMPORTANCE)
 LEAST_LIST: Final = 4  # title, heads of the columns, two rows
 LEAST_DETAILS: Final = 6
+JOB_COUNTS: Final = ("ready", "running", "waiting", "scheduled")
 ALARM_STYLES: Final = {"critical": "red", "warning": "yellow"}
 STYLES: Final = {"paused": "yellow", "no worker": "red"}
 QUESTIONS: Final = {
@@ -235,7 +236,7 @@ class Screen:
             state = "refusing jobs"
         about = [title, state, f"up {short_duration(overview['uptime_seconds'])}", overview["version"]]
         jobs, workers, rates = overview["jobs"], overview["workers"], overview["rates"]
-        counts = [f"{name} {count_text(jobs[name])}" for name in ("ready", "running", "waiting", "scheduled")]
+        counts = [f"{name} {count_text(jobs[name])}" for name in JOB_COUNTS if name in jobs]
         counts += [f"workers {count_text(workers['busy'])}/{count_text(workers['total'])}"]
         counts += [f"functions {count_text(overview['functions'])}"]
         oldest = overview["oldest_ready"]

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import Final
 
-from switchgear.client.gearman.error_codes import ARGUMENT_TOO_LARGE, error_in_packet, error_of
+from switchgear.client.gearman.error_codes import ARGUMENT_TOO_LARGE, FOREIGN_PROTOCOL, error_in_packet, error_of
 from switchgear.client.gearman.packets import LARGEST_PACKET_BYTES, response_decoder
 from switchgear.client.gearman.pending_requests import AuthenticationRequest, GreetingRequest, PendingRequest
 from switchgear.client.gearman.submit_request import OptionsEncoder, SubmitRequest, encode_plain
@@ -35,6 +35,7 @@ from switchgear.protocols.gearman.messages import Packet
 __all__ = ["ClientProtocol"]
 
 ERROR: Final = int(Packet.ERROR)
+_FOREIGN: Final = FOREIGN_PROTOCOL.encode() + b"\0"
 NOOP: Final = int(Packet.NOOP)  # never the answer to a request of a client
 
 
@@ -127,9 +128,12 @@ class ClientProtocol:
                 handle, _, rest = body.partition(b"\0")
                 self._subscriptions.dispatch(kind, handle, rest)
             elif kind != NOOP:
+                if kind == ERROR and body.startswith(_FOREIGN):
+                    raise ServerUnreachable(error_in_packet(body).text, is_lasting=True)
                 self._on_answer(kind, body)
                 if self.authentication_error is not None:
-                    raise ServerUnreachable(f"the server does not accept the token: {self.authentication_error}")
+                    text = f"the server does not accept the token: {self.authentication_error}"
+                    raise ServerUnreachable(text, is_lasting=True)
         if self._decoder.failure is not None:
             raise ServerUnreachable(f"the server does not speak Gearman: {self._decoder.failure}")
 

@@ -77,7 +77,7 @@ class ClientStream(asyncio.Protocol):
         try:
             self.protocol.receive(data)
         except ServerUnreachable as error:
-            self.abort(ServerUnreachable(f"{self.server}: {error}"))
+            self.abort(ServerUnreachable(f"{self.server}: {error}", is_lasting=error.is_lasting))
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None

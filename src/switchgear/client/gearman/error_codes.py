@@ -9,6 +9,7 @@ from switchgear.errors import AlreadySubmitted, JobUnknown, NotFound, ServerRefu
 __all__ = [
     "ARGUMENT_TOO_LARGE",
     "AUTHENTICATION_FAILED",
+    "FOREIGN_PROTOCOL",
     "GRAPH_NOT_FOUND",
     "INVALID_COMMAND",
     "JOB_NOT_FOUND",
@@ -23,6 +24,7 @@ __all__ = [
 ALREADY_SUBMITTED: Final = "ALREADY_SUBMITTED"
 ARGUMENT_TOO_LARGE: Final = "ARGUMENT_TOO_LARGE"
 AUTHENTICATION_FAILED: Final = "AUTHENTICATION_FAILED"  # the server does not accept the token
+FOREIGN_PROTOCOL: Final = "FOREIGN_PROTOCOL"  # the port speaks another protocol, such as TLS
 GRAPH_NOT_FOUND: Final = "GRAPH_NOT_FOUND"  # the connection has not begun the graph that is committed
 INVALID_COMMAND: Final = "INVALID_COMMAND"  # the answer to a packet that the server does not know
 JOB_NOT_FOUND: Final = "JOB_NOT_FOUND"

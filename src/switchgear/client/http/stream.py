@@ -18,7 +18,7 @@ from switchgear.client.http.answers import HttpAnswer
 from switchgear.client.http.connection_pool import HttpConnectionPool, NoAnswer
 from switchgear.client.http.exchange import HttpExchange, request_start
 from switchgear.client.http.packet_translator import PacketTranslator
-from switchgear.client.sockets import CONNECT_SECONDS
+from switchgear.client.sockets import CONNECT_SECONDS, is_certificate_error
 from switchgear.errors import PeerError, ServerUnreachable
 
 __all__ = ["HttpStream"]
@@ -68,13 +68,16 @@ class HttpStream(asyncio.Transport):
         try:
             answer = await self._pool.request(exchange.encode(self._start), CONNECT_SECONDS)
         except NoAnswer as problem:
-            raise ServerUnreachable(f"cannot connect to {self._address}: {_without_prefix(problem)}") from problem
+            is_lasting = problem.__cause__ is not None and is_certificate_error(problem.__cause__)
+            text = f"cannot connect to {self._address}: {_without_prefix(problem)}"
+            raise ServerUnreachable(text, is_lasting=is_lasting) from problem
         obstacle = answer.obstacle()
         if obstacle:
             raise ServerUnreachable(f"{self._address}: {obstacle}")
         told = answer.problem()
         if told is not None and told[0] == "invalid_token":
-            raise ServerUnreachable(f"{self._address}: the server does not accept the token: {told[1]}")
+            text = f"{self._address}: the server does not accept the token: {told[1]}"
+            raise ServerUnreachable(text, is_lasting=True)
         if told is not None:
             raise ServerUnreachable(f"{self._address}: {told[1]}")
         try:

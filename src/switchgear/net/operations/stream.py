@@ -57,7 +57,7 @@ class StreamOperations:
         shown = [self._row(record, functions) for record in running]
         names = stream.worker_names
         workers = {record.worker: names[record.worker] for record in (*records, *running) if record.worker in names}
-        return {
+        answer: StreamAnswer = {
             "at": self._context.engine.now_us / SECOND_US,
             "recording_since": stream.recording_since_us / SECOND_US,
             "sampled": stream.is_sampled,
@@ -70,6 +70,9 @@ class StreamOperations:
             "running": shown,
             "running_count": stream.running_count,
         }
+        if node := self._context.hub.node_name:
+            answer["node"] = node
+        return answer
 
     def _row(self, record: RunRecord, functions: dict[bytes, int]) -> list[Any]:
         return [

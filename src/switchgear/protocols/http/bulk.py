@@ -54,10 +54,17 @@ def selection(action: str, given: dict[str, Any]) -> dict[str, Any]:
     if not given:
         raise field_problem("pointer", "/filter", "it is empty; an action on all jobs needs at least one condition")
     possible = BULK_STATES[action]
+    name = "states"
+    if "state" in given:
+        if "states" in given:
+            raise field_problem("pointer", "/filter/state", "it is another name of states; give one of them")
+        name, states = "state", given["state"]
+        given = {key: value for key, value in given.items() if key != "state"}
+        given["states"] = [states] if isinstance(states, str) else states
     for place, state in enumerate(given.get("states", ())):
         if state.lower() not in possible:
             detail = f"{action} takes jobs that are {', '.join(possible)}"
-            raise field_problem("pointer", f"/filter/states/{place}", detail)
+            raise field_problem("pointer", f"/filter/{name}/{place}", detail)
     if given.get("dead"):
         return given
     return {"states": list(possible), **given}

@@ -49,6 +49,8 @@ def on_list_jobs(session: HttpSession, call: RouteCall) -> None:
     """GET /v1/jobs"""
     given = dict(call.plan.given)
     replace_cursor(given)
+    if "state" in given and "states" in given:
+        raise field_problem("parameter", "states", "it is another name of state; give one of them")
     for name, argument in (("state", "states"), ("q", "contains")):
         if name in given:
             given[argument] = given.pop(name)

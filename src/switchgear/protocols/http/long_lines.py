@@ -7,7 +7,6 @@ and read in pieces; what remains is short, and is read at once like any other li
 
 from __future__ import annotations
 
-import base64
 import binascii
 import re
 from collections.abc import Generator
@@ -18,6 +17,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET
 
+from switchgear.json_bytes import decoded_base64
 from switchgear.protocols.http.problems import HttpProblem, field_problem, validation_problem
 from switchgear.protocols.http.request_problems import MOST_JSON_BYTES
 from switchgear.protocols.pending_read import Step
@@ -184,7 +184,7 @@ def decoded_in_steps(text: bytes) -> Generator[Step, None, bytes]:
         try:
             if b"=" in piece and start + WINDOW_BYTES < len(text):
                 raise ValueError("Discontinuous padding not allowed")
-            contents.write(base64.b64decode(piece, validate=True))
+            contents.write(decoded_base64(piece))
         except (binascii.Error, ValueError) as error:
             raise field_problem("pointer", "/payload/base64", str(error)) from None
         yield False

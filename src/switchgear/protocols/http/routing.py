@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -35,6 +36,9 @@ __all__ = [
 ]
 
 MOST_PARAMETERS: Final = 50
+# Python's functions take these for what they look like, which would be another name than the peer meant.
+BAD_ESCAPE: Final = re.compile(rb"%(?![0-9a-fA-F]{2})")
+BAD_ESCAPE_TEXT: Final = "a percent sign is followed by two hexadecimal digits"
 TRUE_WORDS: Final = ("1", "true", "yes", "")
 FALSE_WORDS: Final = ("0", "false", "no")
 NOTHING_GIVEN: Final[dict[str, Any]] = {}
@@ -360,6 +364,8 @@ class Router:
             return None
 
     def _find(self, method: str, path: bytes) -> tuple[RouteEntry, dict[str, bytes]]:
+        if 0x25 in path and BAD_ESCAPE.search(path) is not None:  # 0x25 is the percent sign
+            raise HttpProblem(400, "malformed_path", f"the path cannot be read: {BAD_ESCAPE_TEXT}")
         segments = path.split(b"/")
         nothing: dict[str, bytes] = {}
         ends = [] if segments[0] else path_ends(self._root, segments, 1, nothing)
@@ -415,7 +421,7 @@ def path_ends(
         index += 1
         fixed = node.fixed.get(segment)
         if node.named:
-            value = segment if 0x25 not in segment else unquote_to_bytes(segment)  # 0x25 is the percent sign
+            value = segment if 0x25 not in segment else unquote_to_bytes(segment)
             if value:
                 ends = [] if fixed is None else path_ends(fixed, segments, index, dict(found))
                 for name, child in node.named.items():
@@ -433,6 +439,8 @@ def given_values(parameters: Sequence[QueryParameter], query: bytes) -> dict[str
     if not query:
         return values
     known = {parameter.name: parameter for parameter in parameters}
+    if 0x25 in query and BAD_ESCAPE.search(query) is not None:
+        raise HttpProblem(400, "malformed_query", f"the query cannot be read: {BAD_ESCAPE_TEXT}")
     try:
         text = query.decode("ascii")
         given = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=MOST_PARAMETERS)

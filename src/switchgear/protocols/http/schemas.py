@@ -404,6 +404,7 @@ class JobFilter(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     function: str | UnsetType = UNSET
     states: Annotated[list[str], Meta(max_length=10)] | UnsetType = UNSET
+    state: Annotated[list[str], Meta(max_length=10)] | str | UnsetType = UNSET  # another name, as in `GET /v1/jobs`
     unique: str | UnsetType = UNSET
     name: str | UnsetType = UNSET
     dead: bool | UnsetType = UNSET

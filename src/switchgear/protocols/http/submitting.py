@@ -217,6 +217,11 @@ def wanted_payload(wanted: Any) -> bytes:
         data = bytes(args)
         if data[:1] not in (b"{", b"["):
             raise field_problem("pointer", "/args", "it is an object of arguments by name, or an array")
+        if not data.isascii():
+            try:
+                data.decode()  # the decoder has left it as it is
+            except UnicodeDecodeError as error:
+                raise validation_problem(error, "/args") from None
         return data
     if isinstance(payload, str):
         return payload.encode()

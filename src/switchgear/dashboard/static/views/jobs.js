@@ -164,10 +164,10 @@ const jobsView = (isDead) => ({
   },
 });
 
-// The most telling thing about a job: its error, its message, its keys.
+// The most telling thing about a job: its label (Django's task), its error, its message, its keys.
 function detail(job) {
-  if (job.error && job.state !== "done") return html`<span class="bad" title=${format.plain(job.error)}>${format.lastLine(job.error)}</span>`;
-  const words = [job.message, job.name, job.unique, job.key].map(format.plain).filter((word, index, all) => word && word !== job.handle && all.indexOf(word) === index);
+  if (job.error && job.state !== "done") return html`${format.plain(job.label)} <span class="bad" title=${format.plain(job.error)}>${format.lastLine(job.error)}</span>`;
+  const words = [job.label, job.message, job.name, job.unique, job.key].map(format.plain).filter((word, index, all) => word && word !== job.handle && all.indexOf(word) === index);
   return words.length ? html`<span class="muted" title=${words.join(" · ")}>${words.join(" · ")}</span>` : nothing;
 }
 

@@ -19,7 +19,7 @@ const present = new Lanes();
 const past = new Lanes();
 let asked = null; // what the job log was asked for, and has answered: {since, until, every, stored}
 let isAsking = false;
-let isOfOneNode = false; // whether other servers of a cluster run jobs as well: their attempts are not in the stream
+let ofNode = []; // where the attempts are, if other servers of a cluster run jobs as well: theirs are not in the stream
 let before = null; // how far the job log was asked for what was before the attempts that were watched; null: not at all
 let pinned = null;
 let heardAt = 0; // when the last event came, by the clock of the server
@@ -120,7 +120,7 @@ const stripes = (row) => (row.outcome === "failed" ? html`<span class="bad">✕ 
 
 // What is to be known about the picture.
 function notes(model, shown) {
-  const said = isOfOneNode ? [t.ofOneNode] : [];
+  const said = [...ofNode];
   if (model === past) said.push(t.fromLog(asked.every));
   else if (usesLog(shown) && asked && !asked.stored) said.push(asked.problem || t.noLog);
   else if (present.sampled) said.push(t.sampled);
@@ -143,13 +143,17 @@ export const views = { stream: {
     asked = pinned = before = null;
     tableRows = [];
     written = "@";
-    optional("v1/nodes").then((nodes) => { isOfOneNode = nodes?.filter((node) => node.partitions).length > 1; }, () => {});
+    ofNode = [];
   },
   load: async (route, signal, previous) => {
     if (previous) return previous;
     const known = await optional("v1/stream", { since: Math.floor(format.now() - 600) }, signal);
     if (known) present.take(known);
     heardAt = known?.at || 0;
+    if (known?.node) {
+      const nodes = await optional("v1/nodes", {}, signal, []);
+      if (nodes.filter((node) => node.partitions).length > 1) ofNode = [t.ofOneNode(known.node)];
+    }
     return true;
   },
   event({ update, live }, topic, kind, data) {

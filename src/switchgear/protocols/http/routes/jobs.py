@@ -51,6 +51,7 @@ JOB_ROUTES: Final[tuple[Route, ...]] = (
         query=(
             verb_parameter("jobs", "function"),
             QueryParameter("state", WordList(STATE_NAMES), "Only jobs in one of these states."),
+            QueryParameter("states", WordList(STATE_NAMES), "Another name of `state`."),
             *(verb_parameter("jobs", name) for name in ("unique", "name", "dead", "error", "key", "since", "until")),
             verb_parameter("jobs", "contains", "q"),
             verb_parameter("jobs", "limit"),
