@@ -5,7 +5,8 @@ It is over as soon as one side has seen all that there is. Usually one side is s
 new one may be the root of a million others, but the new one waits for nothing.
 
 Where both are long, the search takes several turns, in which other commands may change the graph. Jobs that end, or are
-submitted, close no cycle. A job that was there and gets another predecessor may; then the search begins again.
+submitted, close no cycle. A job that was there and gets another predecessor may; then the search begins again. A job
+may be linked to very many predecessors some time after it got them (`linked_later`): those count as linked.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from switchgear.engine.id_set import IdSet
 from switchgear.engine.state import EngineState
 from switchgear.errors import CycleRefused, Refused
 from switchgear.model import Job
@@ -24,6 +26,8 @@ __all__ = ["CycleSearch", "label"]
 EDGES_PER_ROUND: Final = 128
 ROUNDS_PER_STEP: Final = 8
 MOST_BEGINNINGS: Final = 10
+# So many blockers are entered in one step at the beginning.
+BLOCKERS_PER_STEP: Final = 2_000
 # The ids of visited jobs are in this many tables. Growing a single one of a million takes 50 ms.
 SEEN_TABLES: Final = 64
 # So many jobs of a cycle are named at each end of a long one.
@@ -62,22 +66,33 @@ class SeenJobs:
 class CycleSearch:
     """Searches the jobs that wait for `job` and those that `blockers` wait for until they meet."""
 
-    def __init__(self, state: EngineState, successors: Successors, job: Job, blockers: Sequence[int]) -> None:
+    def __init__(
+        self,
+        state: EngineState,
+        successors: Successors,
+        linked_later: Mapping[Job, IdSet],
+        job: Job,
+        blockers: Sequence[int],
+    ) -> None:
         self._state: Final = state
         self._successors: Final = successors
+        self._linked_later: Final = linked_later
         self._job: Final = job
         self._blockers: Final = blockers
 
     def steps(self) -> Iterator[None]:
         """Search; raises CycleRefused, or Refused if the graph changes all the time."""
-        if self._job.id in self._blockers:
-            raise CycleRefused([label(self._job), label(self._job)])
+        for start in range(0, len(self._blockers), BLOCKERS_PER_STEP):
+            if start:
+                yield
+            if self._job.id in self._blockers[start : start + BLOCKERS_PER_STEP]:
+                raise CycleRefused([label(self._job), label(self._job)])
         for _ in range(MOST_BEGINNINGS):
             # Only a job that others already wait for can close a cycle, so the usual case, a new job, costs nothing.
-            if self._job.id not in self._successors:
+            if self._job.id not in self._successors and not self._waiting_later(self._job.id):
                 return
-            self._begin()
             changes = self._state.edge_changes
+            yield from self._begin()
             rounds = 0
             meeting = self._round()
             while not meeting and not self._is_over:
@@ -95,14 +110,18 @@ class CycleSearch:
                     raise CycleRefused(self._told(path))
         raise Refused(REFUSED_CONFLICT, "others change the jobs that wait for {} all the time; try again", self._job.id)
 
-    def _begin(self) -> None:
+    def _begin(self) -> Iterator[None]:
         self._is_over = False
         self._above = SeenJobs()  # those that the blockers wait for, directly or indirectly
         self._below = SeenJobs()  # those that wait for the job
-        for job_id in self._blockers:
-            self._above.add(job_id, job_id)
+        self._pending_above: list[int] = []
+        for start in range(0, len(self._blockers), BLOCKERS_PER_STEP):
+            if start:
+                yield
+            for job_id in self._blockers[start : start + BLOCKERS_PER_STEP]:
+                self._above.add(job_id, job_id)
+                self._pending_above.append(job_id)
         self._below.add(self._job.id, self._job.id)
-        self._pending_above: list[int] = list(self._blockers)
         self._pending_below: list[int] = [self._job.id]
         # The edges that are being followed, from whose, and how many were.
         self._predecessors: tuple[int, ...] = ()
@@ -142,6 +161,8 @@ class CycleSearch:
                 waiting = self._successors.get(self._origin_below, ())
                 # A copy, because the dictionary may change between two steps.
                 self._waiting = list(waiting.values()) if isinstance(waiting, dict) else waiting
+                if self._linked_later:
+                    self._waiting = [*self._waiting, *self._waiting_later(self._origin_below)]
                 self._place_below = 0
             job_id = self._waiting[self._place_below].id
             self._place_below += 1
@@ -154,8 +175,15 @@ class CycleSearch:
     def _has_edge(self, job_id: int, successor_id: int) -> bool:
         waiting = self._successors.get(job_id, ())
         if isinstance(waiting, dict):
-            return successor_id in waiting
-        return any(job.id == successor_id for job in waiting)
+            if successor_id in waiting:
+                return True
+        elif any(job.id == successor_id for job in waiting):
+            return True
+        return any(job.id == successor_id and ids.has(job_id) for job, ids in self._linked_later.items())
+
+    def _waiting_later(self, job_id: int) -> list[Job]:
+        """The jobs that wait for this one and may not be linked to it yet."""
+        return [job for job, ids in self._linked_later.items() if ids.has(job_id)]
 
     # --- the cycle that was found ---
 

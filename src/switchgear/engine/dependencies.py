@@ -23,6 +23,7 @@ from typing import Final
 from switchgear.engine.cross_function_edges import CrossFunctionEdges
 from switchgear.engine.cycle_search import CycleSearch
 from switchgear.engine.deadlines import DeadlineKind, Deadlines
+from switchgear.engine.id_set import IdSet
 from switchgear.engine.packed_queues import PackedQueues
 from switchgear.engine.placement import Placement, is_copy
 from switchgear.engine.sliced_work import SlicedKind, SlicedWork
@@ -34,6 +35,8 @@ __all__ = ["ERROR", "Dependencies", "check_edges", "has_policies", "policy_of", 
 
 # A job with more predecessors than this is linked to them, and unlinked, over several turns.
 MOST_UNLINKED_AT_ONCE: Final = 1_000
+
+UNLINKED_PER_STEP: Final = 250
 
 # So many foreground jobs become durable at once because a durable job waits for them. Storing each takes as long again
 # as to submit it.
@@ -72,6 +75,8 @@ class Dependencies:
         # Predecessors of other engines that are unfinished, and those of which it is not known yet how they are.
         self.foreign: dict[int, None] = {}
         self.linking: dict[int, Job] = {}  # jobs of very many predecessors that are not yet in the tables
+        # Jobs in the tables that are not yet linked to all their predecessors, and those of these that were unfinished.
+        self.linked_later: dict[Job, IdSet] = {}
         self._state = state
         self._deadlines = deadlines
         self._sliced_work = sliced_work
@@ -124,6 +129,10 @@ class Dependencies:
                 self.foreign[job_id] = None
                 placement.await_job(job_id)
         return blockers
+
+    def is_blocker(self, job_id: int) -> bool:
+        """Whether a job that was not done is so still."""
+        return job_id in self._state.jobs or job_id in self.unsuccessful or job_id in self.foreign
 
     def wait_for(self, job: Job, blockers: list[int]) -> None:
         """Let the job wait for the jobs with these ids.
@@ -337,9 +346,43 @@ class Dependencies:
             for _ in unlinking:
                 pass
 
+    def unlink_in_steps(self, job: Job) -> Iterator[None]:
+        """The same in steps."""
+        unlinking = self._unlinking.get(job.id)
+        if unlinking is not None:
+            for number, _ in enumerate(unlinking, 1):
+                if number % UNLINKED_PER_STEP == 0:
+                    yield
+
     def is_unlinking(self, job: Job) -> bool:
         """Whether the job no longer waits, but still has edges."""
         return job.id in self._unlinking
+
+    # --- jobs that begin to wait for very many others ---
+
+    def begin_linking_later(self, job: Job, pending: IdSet) -> None:
+        """Count an extra blocker for a waiting job, until it is linked to these as well."""
+        if not job.blockers:
+            job.function.waiting += 1
+        job.blockers += 1
+        self.linked_later[job] = pending
+
+    def is_linked_later(self, job: Job, pending: IdSet) -> bool:
+        """Whether the job still waits, and is not linked to all of these yet."""
+        return self.linked_later.get(job) is pending
+
+    def end_linking_later(self, job: Job) -> bool:
+        """The job is linked to all its predecessors; returns whether it waits for nothing more."""
+        del self.linked_later[job]
+        if ERROR in job.edges:
+            self.note_earlier_errors(job)
+        job.blockers -= 1
+        if not job.blockers:
+            job.function.waiting -= 1
+            return True
+        if job.edges and self.failed_dependency(job):
+            self._deadlines.add(self._state.now_us, DeadlineKind.FAILED_DEPENDENCY, job)
+        return False
 
     # --- end of waiting ---
 
@@ -366,6 +409,8 @@ class Dependencies:
             return
         if self.unneeded:
             self.unneeded.pop(job.id, None)
+        if self.linked_later:
+            self.linked_later.pop(job, None)
         if job.blockers:
             job.blockers = 0
             job.function.waiting -= 1
@@ -463,6 +508,7 @@ class Dependencies:
         self.foreign.clear()
         self.unneeded.clear()
         self.linking.clear()
+        self.linked_later.clear()
         self._unlinking.clear()
         self._ended.clear()
 
@@ -473,7 +519,7 @@ class Dependencies:
 
     def search_cycle(self, job: Job, blockers: Sequence[int]) -> Iterator[None]:
         """The same in steps: when the last one is done, and before anything else is, the job may wait for these."""
-        return CycleSearch(self._state, self.successors, job, blockers).steps()
+        return CycleSearch(self._state, self.successors, self.linked_later, job, blockers).steps()
 
 
 def check_edges(edges: bytes, predecessors: tuple[int, ...]) -> None:

@@ -19,6 +19,7 @@ from switchgear.engine.limiters import Limiters
 from switchgear.engine.lost_starts import LostStarts
 from switchgear.engine.packed_queues import PackedQueues
 from switchgear.engine.payload_arrivals import PayloadArrivals
+from switchgear.engine.predecessor_commands import PredecessorCommands
 from switchgear.engine.ready_queues import ReadyQueues
 from switchgear.engine.requirements import Requirements
 from switchgear.engine.restore import Restore
@@ -87,6 +88,9 @@ class EngineParts:
         self.reports = WorkerReports(
             state, limiters, queues, attempts, dispatcher, transitions, packed, lost_starts, adopted_runs
         )
+        self.predecessor_commands = PredecessorCommands(
+            state, sliced_work, queues, attempts, dispatcher, dependencies, transitions
+        )
         self.commands = JobCommands(
             state,
             deadlines,
@@ -99,6 +103,7 @@ class EngineParts:
             dependencies,
             transitions,
             requirements,
+            self.predecessor_commands,
         )
         self.subscriptions = JobSubscriptions(state, sliced_work, transitions)
         self.submissions = Submissions(
@@ -116,7 +121,15 @@ class EngineParts:
         )
         wide = self.wide_submissions = WideSubmissions(state, packed, queues, functions, dependencies, self.submissions)
         self.graph_parts = GraphParts(
-            state, packed, self.unsuccessful_jobs, dependencies, self.submissions, wide, self.commands, self.reports
+            state,
+            packed,
+            self.unsuccessful_jobs,
+            dependencies,
+            self.submissions,
+            wide,
+            self.commands,
+            self.reports,
+            self.predecessor_commands,
         )
         schedules = self.schedules = ScheduleRunner(state, deadlines, packed, self.submissions)
         self.key_distribution = KeyDistribution(limiters, queues)

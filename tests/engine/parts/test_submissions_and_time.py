@@ -128,10 +128,10 @@ def test_a_running_job_that_waits_for_more_is_taken_from_its_worker() -> None:
     job = parts.submit()
     parts.dispatcher.take(worker)
     other = parts.submit()
-    parts.commands.add_predecessors(job, (other.id,), b"", is_checked=False)
+    parts.predecessor_commands.add(job, (other.id,), b"", is_checked=False)
     assert (state_of(job), heard(worker)) == (WAITING, [("revoke", worker.id, job.id)])
     with pytest.raises(CycleRefused):
-        parts.commands.add_predecessors(other, (job.id,), b"", is_checked=False)
+        parts.predecessor_commands.add(other, (job.id,), b"", is_checked=False)
 
 
 # --- WideSubmissions ---
