@@ -15,7 +15,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from switchgear.engine.id_set import IdSet
+from switchgear.engine.id_table import IdTable
 from switchgear.engine.state import EngineState
+from switchgear.engine.waiting_jobs import WaitingJobs
 from switchgear.errors import CycleRefused, Refused
 from switchgear.model import Job
 from switchgear.refusals import REFUSED_CONFLICT
@@ -33,7 +35,7 @@ SEEN_TABLES: Final = 64
 # So many jobs of a cycle are named at each end of a long one.
 NAMED_AT_AN_END: Final = 10
 
-Successors = Mapping[int, tuple[Job, ...] | dict[int, Job]]
+Successors = IdTable[tuple[Job, ...] | WaitingJobs]
 
 
 class SeenJobs:
@@ -125,9 +127,9 @@ class CycleSearch:
         self._pending_below: list[int] = [self._job.id]
         # The edges that are being followed, from whose, and how many were.
         self._predecessors: tuple[int, ...] = ()
-        self._waiting: Sequence[Job] = ()
+        self._waiting: Iterator[Job] = iter(())
         self._origin_above = self._origin_below = 0
-        self._place_above = self._place_below = 0
+        self._place_above = 0
 
     def _round(self) -> int:
         """Follow some edges on each side; returns the id of the job where both meet, or 0."""
@@ -153,37 +155,43 @@ class CycleSearch:
 
     def _go_down(self) -> int:
         for _ in range(EDGES_PER_ROUND):
-            while self._place_below == len(self._waiting):
+            job = next(self._waiting, None)
+            while job is None:
                 if not self._pending_below:
                     self._is_over = True
                     return 0
                 self._origin_below = self._pending_below.pop()
-                waiting = self._successors.get(self._origin_below, ())
-                # A copy, because the dictionary may change between two steps.
-                self._waiting = list(waiting.values()) if isinstance(waiting, dict) else waiting
-                if self._linked_later:
-                    self._waiting = [*self._waiting, *self._waiting_later(self._origin_below)]
-                self._place_below = 0
-            job_id = self._waiting[self._place_below].id
-            self._place_below += 1
+                self._waiting = self._waiting_for(self._origin_below)
+                job = next(self._waiting, None)
+            job_id = job.id
             if self._below.add(job_id, self._origin_below):
                 if self._above.has(job_id):
                     return job_id
                 self._pending_below.append(job_id)
         return 0
 
+    def _waiting_for(self, job_id: int) -> Iterator[Job]:
+        """The jobs that wait for this one, one by one, because the table may change between two steps."""
+        waiting = self._successors.get(job_id)
+        if isinstance(waiting, WaitingJobs):
+            yield from waiting.jobs()
+        elif waiting is not None:
+            yield from waiting
+        if self._linked_later:
+            yield from self._waiting_later(job_id)
+
     def _has_edge(self, job_id: int, successor_id: int) -> bool:
-        waiting = self._successors.get(job_id, ())
-        if isinstance(waiting, dict):
-            if successor_id in waiting:
+        waiting = self._successors.get(job_id)
+        if isinstance(waiting, WaitingJobs):
+            if waiting.has(successor_id):
                 return True
-        elif any(job.id == successor_id for job in waiting):
+        elif waiting is not None and any(job.id == successor_id for job in waiting):
             return True
-        return any(job.id == successor_id and ids.has(job_id) for job, ids in self._linked_later.items())
+        return any(job.id == successor_id and job_id in ids for job, ids in self._linked_later.items())
 
     def _waiting_later(self, job_id: int) -> list[Job]:
         """The jobs that wait for this one and may not be linked to it yet."""
-        return [job for job, ids in self._linked_later.items() if ids.has(job_id)]
+        return [job for job, ids in self._linked_later.items() if job_id in ids]
 
     # --- the cycle that was found ---
 

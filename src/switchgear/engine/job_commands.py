@@ -112,7 +112,7 @@ class JobCommands:
                 branches.pop()
             elif seen.add(current.id):
                 yield current
-                branches.append(iter(self._dependencies.waiting_for(current.id)))
+                branches.append(self._dependencies.each_waiting_for(current.id))
 
     # --- complete ---
 

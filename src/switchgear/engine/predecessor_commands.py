@@ -153,7 +153,7 @@ class PredecessorCommands:
         for place in range(start, len(job.predecessors)):
             if not dependencies.is_linked_later(job, pending):
                 return  # the job has ended
-            if pending.has(job.predecessors[place]):
+            if job.predecessors[place] in pending:
                 dependencies.link_some(job, place, place + 1)
             yield
         if dependencies.is_linked_later(job, pending) and dependencies.end_linking_later(job):
@@ -240,7 +240,7 @@ class PredecessorCommands:
 
     def let_waiting_wait(self, job_id: int, job_ids: tuple[int, ...]) -> Iterator[bool]:
         """The same for a job that may be another engine's."""
-        for successor in self._dependencies.waiting_for(job_id):
+        for successor in self._dependencies.each_waiting_for(job_id):
             if successor.state is WAITING:
                 edges = bytes([policy_of(successor, job_id)]) * len(job_ids)
                 for _ in self.add_in_steps(successor, job_ids, edges, is_checked=False):

@@ -107,7 +107,7 @@ def test_a_cancel_may_cascade() -> None:
     third = parts.submit(predecessors=(second.id,))
     steps = parts.commands.cancel_in_steps(first, cascade=True)
     assert [job for job in steps if job is not None] == [first, second, third]
-    assert parts.dependencies.successors == {}
+    assert not len(parts.dependencies.successors)
 
 
 def test_a_job_that_did_not_succeed_is_retried_with_all_its_attempts() -> None:

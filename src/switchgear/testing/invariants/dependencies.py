@@ -37,8 +37,8 @@ def check_dependencies(engine: Engine) -> None:
                 broken(f"{job} minds how {job_id} ends, and nobody knows")
             if job.state is not WAITING or engine.jobs.get(job.id) is not job or job_id not in job.predecessors:
                 broken(f"{job} waits for {job_id}")
-    if not dependencies.has_failure_policy <= dependencies.successors.keys():
-        forgotten = dependencies.has_failure_policy - dependencies.successors.keys()
+    forgotten = set(dependencies.has_failure_policy) - set(dependencies.successors)
+    if forgotten:
         broken(f"{forgotten} are said to have edges with a policy, and no job waits for them")
     for job in engine.jobs.values():
         actual = edges[job.id]
