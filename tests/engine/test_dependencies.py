@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from switchgear.engine import dependencies
+from switchgear.engine import cycle_search, dependencies
 from switchgear.engine.transitions import FAILURES_PER_TURN
 from switchgear.errors import CycleRefused, Refused
 from switchgear.model import CANCELLED, DONE, FAILED, READY, RUNNING, SCHEDULED, WAITING, Cause, Job, JobState
@@ -281,6 +281,21 @@ def test_a_search_that_is_long_on_both_sides_takes_several_steps(harness: Harnes
     assert len(list(harness.engine.search_cycle(first, (second.id,)))) == 2
     harness.engine.add_predecessors(first, (second.id,), is_checked=True)
     assert first.state is WAITING
+
+
+def test_a_search_among_very_many_jobs_without_further_edges_takes_several_steps(harness: Harness) -> None:
+    first = chain(harness, *(b"a%d" % number for number in range(3000)))[0]
+    others = [harness.submit().id for _ in range(4000)]
+    search = harness.engine.dependencies.search_cycle(first, others)
+    begun = 2 * (len(others) // cycle_search.BLOCKERS_PER_STEP - 1)
+    per_step = cycle_search.ROUNDS_PER_STEP * cycle_search.EDGES_PER_ROUND
+    assert len(list(search)) >= begun + 2000 // per_step  # by then the other side has been seen
+
+    root = harness.submit()
+    for _ in range(3000):
+        harness.submit(after=(root,))
+    search = harness.engine.dependencies.search_cycle(root, [chain(harness, *[b""] * 4000)[-1].id])
+    assert len(list(search)) >= 3000 // per_step
 
 
 def test_a_circle_that_is_closed_during_the_search_is_found(harness: Harness) -> None:

@@ -24,45 +24,17 @@ from switchgear.refusals import REFUSED_CONFLICT
 
 __all__ = ["CycleSearch", "label"]
 
-# So many edges are followed on one side, and then on the other; and so many rounds are one step.
+# So many edges are followed on one side, and then on the other, and so many rounds are one step. A job without edges
+# counts as one.
 EDGES_PER_ROUND: Final = 128
 ROUNDS_PER_STEP: Final = 8
 MOST_BEGINNINGS: Final = 10
 # So many blockers are entered in one step at the beginning.
 BLOCKERS_PER_STEP: Final = 2_000
-# The ids of visited jobs are in this many tables. Growing a single one of a million takes 50 ms.
-SEEN_TABLES: Final = 64
 # So many jobs of a cycle are named at each end of a long one.
 NAMED_AT_AN_END: Final = 10
 
 Successors = IdTable[tuple[Job, ...] | WaitingJobs]
-
-
-class SeenJobs:
-    """The ids of jobs that were reached, each with the id of the job from which it was."""
-
-    def __init__(self) -> None:
-        self._tables: Final[list[dict[int, int]]] = [{} for _ in range(SEEN_TABLES)]
-
-    def add(self, job_id: int, origin: int) -> bool:
-        """Note a job; returns whether it is new."""
-        table = self._tables[job_id % SEEN_TABLES]
-        if job_id in table:
-            return False
-        table[job_id] = origin
-        return True
-
-    def has(self, job_id: int) -> bool:
-        """Whether the job was reached."""
-        return job_id in self._tables[job_id % SEEN_TABLES]
-
-    def way_to(self, job_id: int) -> list[int]:
-        """This job, the one from which it was reached, and so on, to the one where the search began."""
-        way = [job_id]
-        while (origin := self._tables[job_id % SEEN_TABLES][job_id]) != job_id:
-            way.append(origin)
-            job_id = origin
-        return way
 
 
 class CycleSearch:
@@ -81,6 +53,9 @@ class CycleSearch:
         self._linked_later: Final = linked_later
         self._job: Final = job
         self._blockers: Final = blockers
+        # The ids of jobs that were reached, each with the id of the job from which it was.
+        self._above = IdTable[int]()  # those that the blockers wait for, directly or indirectly
+        self._below = IdTable[int]()  # those that wait for the job
 
     def steps(self) -> Iterator[None]:
         """Search; raises CycleRefused, or Refused if the graph changes all the time."""
@@ -114,16 +89,17 @@ class CycleSearch:
 
     def _begin(self) -> Iterator[None]:
         self._is_over = False
-        self._above = SeenJobs()  # those that the blockers wait for, directly or indirectly
-        self._below = SeenJobs()  # those that wait for the job
+        yield from self.free()
+        self._above = IdTable[int]()
+        self._below = IdTable[int]()
         self._pending_above: list[int] = []
         for start in range(0, len(self._blockers), BLOCKERS_PER_STEP):
             if start:
                 yield
             for job_id in self._blockers[start : start + BLOCKERS_PER_STEP]:
-                self._above.add(job_id, job_id)
+                self._above[job_id] = job_id
                 self._pending_above.append(job_id)
-        self._below.add(self._job.id, self._job.id)
+        self._below[self._job.id] = self._job.id
         self._pending_below: list[int] = [self._job.id]
         # The edges that are being followed, from whose, and how many were.
         self._predecessors: tuple[int, ...] = ()
@@ -131,13 +107,18 @@ class CycleSearch:
         self._origin_above = self._origin_below = 0
         self._place_above = 0
 
+    def free(self) -> Iterator[None]:
+        """Forget in steps what the search has found."""
+        yield from self._above.free()
+        yield from self._below.free()
+
     def _round(self) -> int:
         """Follow some edges on each side; returns the id of the job where both meet, or 0."""
         return self._go_up() or (0 if self._is_over else self._go_down())
 
     def _go_up(self) -> int:
         for _ in range(EDGES_PER_ROUND):
-            while self._place_above == len(self._predecessors):
+            if self._place_above == len(self._predecessors):
                 if not self._pending_above:
                     self._is_over = True
                     return 0
@@ -145,10 +126,13 @@ class CycleSearch:
                 origin = self._state.jobs.get(self._origin_above)
                 self._predecessors = () if origin is None else origin.predecessors
                 self._place_above = 0
+                if not self._predecessors:
+                    continue
             job_id = self._predecessors[self._place_above]
             self._place_above += 1
-            if self._has_edge(job_id, self._origin_above) and self._above.add(job_id, self._origin_above):
-                if self._below.has(job_id):
+            if self._above.get(job_id) is None and self._has_edge(job_id, self._origin_above):
+                self._above[job_id] = self._origin_above
+                if self._below.get(job_id) is not None:
                     return job_id
                 self._pending_above.append(job_id)
         return 0
@@ -156,16 +140,19 @@ class CycleSearch:
     def _go_down(self) -> int:
         for _ in range(EDGES_PER_ROUND):
             job = next(self._waiting, None)
-            while job is None:
+            if job is None:
                 if not self._pending_below:
                     self._is_over = True
                     return 0
                 self._origin_below = self._pending_below.pop()
                 self._waiting = self._waiting_for(self._origin_below)
                 job = next(self._waiting, None)
+                if job is None:
+                    continue
             job_id = job.id
-            if self._below.add(job_id, self._origin_below):
-                if self._above.has(job_id):
+            if self._below.get(job_id) is None:
+                self._below[job_id] = self._origin_below
+                if self._above.get(job_id) is not None:
                     return job_id
                 self._pending_below.append(job_id)
         return 0
@@ -197,9 +184,9 @@ class CycleSearch:
 
     def _path(self, meeting: int) -> list[int]:
         """The ids of the cycle in the order of waiting: the job, which would wait for a blocker, which waits for …"""
-        to_blocker = self._above.way_to(meeting)
+        to_blocker = way_to(self._above, meeting)
         to_blocker.reverse()
-        return [self._job.id, *to_blocker, *self._below.way_to(meeting)[1:]]
+        return [self._job.id, *to_blocker, *way_to(self._below, meeting)[1:]]
 
     def _is_still(self, path: Sequence[int]) -> bool:
         """Whether each job of the path still waits for the next one; the job itself does not yet."""
@@ -215,6 +202,15 @@ class CycleSearch:
     def _label(self, job_id: int) -> str:
         job = self._job if job_id == self._job.id else self._state.jobs.get(job_id)
         return f"job {job_id}" if job is None else label(job)
+
+
+def way_to(reached: IdTable[int], job_id: int) -> list[int]:
+    """This job, the one from which it was reached, and so on, to the one where the search began."""
+    way = [job_id]
+    while (origin := reached.get(job_id)) is not None and origin != job_id:
+        way.append(origin)
+        job_id = origin
+    return way
 
 
 def label(job: Job) -> str:

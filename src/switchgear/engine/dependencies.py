@@ -526,7 +526,9 @@ class Dependencies:
 
     def search_cycle(self, job: Job, blockers: Sequence[int]) -> Iterator[None]:
         """The same in steps: when the last one is done, and before anything else is, the job may wait for these."""
-        return CycleSearch(self._state, self.successors, self.linked_later, job, blockers).steps()
+        search = CycleSearch(self._state, self.successors, self.linked_later, job, blockers)
+        yield from search.steps()
+        self._sliced_work.start(search.free(), SlicedKind.FREE, None)
 
 
 def check_edges(edges: bytes, predecessors: tuple[int, ...]) -> None:

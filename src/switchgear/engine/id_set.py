@@ -10,6 +10,7 @@ __all__ = ["IdSet"]
 TABLES: Final = 64
 # With more ids a set is divided.
 MOST_IN_ONE: Final = 2048
+FREED_PER_STEP: Final = 20
 
 
 class IdSet:
@@ -60,6 +61,15 @@ class IdSet:
         if job_id in table:
             table.remove(job_id)
             self.count -= 1
+
+    def free(self) -> Iterator[None]:
+        """Remove all ids, some per step, because freeing a million at once takes 40 ms."""
+        self.count = 0
+        for table in self._tables:
+            while table:
+                for _ in range(min(len(table), FREED_PER_STEP)):
+                    table.pop()
+                yield
 
     def clear(self) -> None:
         """Remove all ids."""

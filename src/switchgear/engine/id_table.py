@@ -15,6 +15,7 @@ Value = TypeVar("Value")
 TABLES: Final = 256
 # With more entries a table gets several dictionaries. Inserting so many again takes less than half a millisecond.
 MOST_IN_ONE: Final = 2048
+FREED_PER_STEP: Final = 20
 
 
 class IdTable(Generic[Value]):
@@ -60,6 +61,15 @@ class IdTable(Generic[Value]):
         if value is not None:
             self.count -= 1
         return value
+
+    def free(self) -> Iterator[None]:
+        """Remove all entries, some per step, because freeing a million at once takes 40 ms."""
+        self.count = 0
+        for table in self._tables:
+            while table:
+                for _ in range(min(len(table), FREED_PER_STEP)):
+                    table.popitem()
+                yield
 
     def clear(self) -> None:
         self.count = 0

@@ -82,8 +82,11 @@ class JobCommands:
                 yield job
             return
         found: list[Job] = []
-        for each in self._with_successors(job):
+        seen = IdSet()
+        for each in self._with_successors(job, seen):
             found.append(each)
+            yield None
+        for _ in seen.free():
             yield None
         # All of them stop waiting before the first ends, so that their edges have no effect on each other.
         for each in found:
@@ -102,9 +105,8 @@ class JobCommands:
     def _can_cancel(self, job: Job) -> bool:
         return job.state not in FINAL_STATES and self._state.jobs.get(job.id) is job
 
-    def _with_successors(self, job: Job) -> Iterator[Job]:
-        """The job and all that wait for it, directly or indirectly."""
-        seen = IdSet()
+    def _with_successors(self, job: Job, seen: IdSet) -> Iterator[Job]:
+        """The job and all that wait for it, directly or indirectly; `seen` is going to have their ids."""
         branches: list[Iterator[Job]] = [iter((job,))]
         while branches:
             current = next(branches[-1], None)

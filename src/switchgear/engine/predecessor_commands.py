@@ -152,12 +152,13 @@ class PredecessorCommands:
         dependencies = self._dependencies
         for place in range(start, len(job.predecessors)):
             if not dependencies.is_linked_later(job, pending):
-                return  # the job has ended
+                break  # the job has ended
             if job.predecessors[place] in pending:
                 dependencies.link_some(job, place, place + 1)
             yield
         if dependencies.is_linked_later(job, pending) and dependencies.end_linking_later(job):
             self._transitions.unblock([job])
+        yield from pending.free()
 
     # --- at once ---
 
