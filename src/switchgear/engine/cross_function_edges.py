@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from switchgear.engine.id_table import IdTable
 from switchgear.model import Function, Job
+from switchgear.model.id_table import IdTable
 
 __all__ = ["CrossFunctionEdges"]
 

@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from switchgear.engine.id_set import IdSet
-from switchgear.engine.id_table import IdTable
 from switchgear.engine.state import EngineState
 from switchgear.engine.waiting_jobs import WaitingJobs
 from switchgear.errors import CycleRefused, Refused
 from switchgear.model import Job
+from switchgear.model.id_set import IdSet
+from switchgear.model.id_table import IdTable
 from switchgear.refusals import REFUSED_CONFLICT
 
 __all__ = ["CycleSearch", "label"]

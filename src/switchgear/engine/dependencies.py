@@ -23,8 +23,6 @@ from typing import Final
 from switchgear.engine.cross_function_edges import CrossFunctionEdges
 from switchgear.engine.cycle_search import CycleSearch
 from switchgear.engine.deadlines import DeadlineKind, Deadlines
-from switchgear.engine.id_set import IdSet
-from switchgear.engine.id_table import IdTable
 from switchgear.engine.packed_queues import PackedQueues
 from switchgear.engine.placement import Placement, is_copy
 from switchgear.engine.sliced_work import SlicedKind, SlicedWork
@@ -32,6 +30,8 @@ from switchgear.engine.state import EngineState
 from switchgear.engine.unsuccessful_jobs import UnsuccessfulJobs
 from switchgear.engine.waiting_jobs import WaitingJobs
 from switchgear.model import CANCELLED, READY, WAITING, Cause, Delivery, EdgePolicy, Job, JobState
+from switchgear.model.id_set import IdSet
+from switchgear.model.id_table import IdTable
 
 __all__ = ["ERROR", "Dependencies", "check_edges", "has_policies", "policy_of", "without_repetitions"]
 

@@ -10,7 +10,6 @@ from switchgear.engine.deadlines import Deadlines
 from switchgear.engine.dependencies import Dependencies, policy_of
 from switchgear.engine.dispatcher import Dispatcher
 from switchgear.engine.functions import FunctionRegistry
-from switchgear.engine.id_set import IdSet
 from switchgear.engine.packed_queues import PackedQueues
 from switchgear.engine.predecessor_commands import (
     PredecessorCommands,
@@ -25,6 +24,7 @@ from switchgear.engine.transitions import Transitions
 from switchgear.engine.unique_keys import UniqueKeys
 from switchgear.errors import Refused
 from switchgear.model import DONE, FINAL_STATES, READY, RUNNING, WAITING, Cause, Delivery, EdgePolicy, Function, Job
+from switchgear.model.id_set import IdSet
 from switchgear.model.job import DETAILS_BYTES, KEPT
 from switchgear.refusals import REFUSED_CONFLICT, REFUSED_RUNNING
 

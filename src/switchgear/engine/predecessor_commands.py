@@ -15,13 +15,13 @@ from typing import Final
 from switchgear.engine.attempts import Attempts
 from switchgear.engine.dependencies import Dependencies, check_edges, has_policies, policy_of
 from switchgear.engine.dispatcher import Dispatcher
-from switchgear.engine.id_set import IdSet
 from switchgear.engine.ready_queues import ReadyQueues
 from switchgear.engine.sliced_work import SlicedKind, SlicedWork
 from switchgear.engine.state import EngineState
 from switchgear.engine.transitions import Transitions
 from switchgear.errors import Refused
 from switchgear.model import RUNNING, WAITING, Cause, Job
+from switchgear.model.id_set import IdSet
 from switchgear.model.job import EDGE_BYTES
 from switchgear.refusals import REFUSED_CONFLICT
 

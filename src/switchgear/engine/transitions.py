@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from itertools import islice
 from typing import Final
 
 from switchgear.engine.attempts import Attempts
@@ -53,7 +52,8 @@ class Transitions:
         self.failures_per_turn = FAILURES_PER_TURN
         # Unsuccessful jobs whose successors are still to be processed, and waiting jobs that must end.
         self.pending_failures: deque[Job] = deque()
-        self._to_be_told: Iterator[Job] | None = None  # the other successors of the first of these
+        self._to_be_told: Iterator[Job] | None = None  # the other successors of the first of these, and the next one
+        self._told_next: Job | None = None
         # By job: why a job of `pending_failures` was unsuccessful, or must end.
         self._causes: dict[int, RootCause] = {}
         self._ending_cause: RootCause | None = None  # why the job ends that is ended now
@@ -365,9 +365,13 @@ class Transitions:
             return 1
         if self._to_be_told is None:
             self._to_be_told = dependencies.each_waiting_for(job.id)
-        some = list(islice(self._to_be_told, most))
+            self._told_next = next(self._to_be_told, None)
+        some: list[Job] = []
+        while self._told_next is not None and len(some) < most:
+            some.append(self._told_next)
+            self._told_next = next(self._to_be_told, None)
         cause = self._causes.get(job.id)
-        if len(some) < most:
+        if self._told_next is None:
             self._to_be_told = None
             self.pending_failures.popleft()
             self._causes.pop(job.id, None)

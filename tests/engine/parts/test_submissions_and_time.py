@@ -1,5 +1,5 @@
-"""`Submissions`, `WideSubmissions`, `JobCommands`, `GraphParts`, `ScheduleRunner`, `Administration`, `Restore` and
-`DeadlineDispatch`."""
+"""`Submissions`, `WideSubmissions`, `PredecessorCommands`, `JobCommands`, `GraphParts`, `ScheduleRunner`,
+`Administration`, `Restore` and `DeadlineDispatch`."""
 
 from __future__ import annotations
 
@@ -120,6 +120,9 @@ def test_a_job_that_did_not_succeed_is_retried_with_all_its_attempts() -> None:
     assert (state_of(job), job.attempts, len(parts.unsuccessful)) == (READY, 0, 0)
     with pytest.raises(Refused):
         parts.commands.retry(job, ())
+
+
+# --- PredecessorCommands ---
 
 
 def test_a_running_job_that_waits_for_more_is_taken_from_its_worker() -> None:
