@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from switchgear.engine import dependencies
+from switchgear.engine import cycle_search, dependencies
 from switchgear.engine.transitions import FAILURES_PER_TURN
 from switchgear.errors import CycleRefused, Refused
 from switchgear.model import CANCELLED, DONE, FAILED, READY, RUNNING, SCHEDULED, WAITING, Cause, Job, JobState
@@ -101,7 +101,7 @@ def test_a_job_that_ended_waits_for_nothing(harness: Harness) -> None:
     job = harness.submit(after=(first, second))
     harness.engine.cancel(job)
     assert job.blockers == 0
-    assert harness.engine.dependencies.successors == {}
+    assert not len(harness.engine.dependencies.successors)
 
 
 def test_any_of_very_many_successors_can_leave(harness: Harness) -> None:
@@ -192,7 +192,7 @@ def test_a_waiting_job_whose_expiry_has_passed_expires_when_it_is_to_wait_for_mo
     job = harness.submit(after=(harness.submit(b"other"),), expires_us=harness.at(0))
     harness.engine.add_predecessors(job, (harness.submit(b"other").id,))
     assert causes(job)[-1] is Cause.EXPIRED
-    assert harness.engine.dependencies.successors == {}
+    assert not len(harness.engine.dependencies.successors)
 
 
 # --- circles ---
@@ -281,6 +281,21 @@ def test_a_search_that_is_long_on_both_sides_takes_several_steps(harness: Harnes
     assert len(list(harness.engine.search_cycle(first, (second.id,)))) == 2
     harness.engine.add_predecessors(first, (second.id,), is_checked=True)
     assert first.state is WAITING
+
+
+def test_a_search_among_very_many_jobs_without_further_edges_takes_several_steps(harness: Harness) -> None:
+    first = chain(harness, *(b"a%d" % number for number in range(3000)))[0]
+    others = [harness.submit().id for _ in range(4000)]
+    search = harness.engine.dependencies.search_cycle(first, others)
+    begun = 2 * (len(others) // cycle_search.BLOCKERS_PER_STEP - 1)
+    per_step = cycle_search.ROUNDS_PER_STEP * cycle_search.EDGES_PER_ROUND
+    assert len(list(search)) >= begun + 2000 // per_step  # by then the other side has been seen
+
+    root = harness.submit()
+    for _ in range(3000):
+        harness.submit(after=(root,))
+    search = harness.engine.dependencies.search_cycle(root, [chain(harness, *[b""] * 4000)[-1].id])
+    assert len(list(search)) >= 3000 // per_step
 
 
 def test_a_circle_that_is_closed_during_the_search_is_found(harness: Harness) -> None:

@@ -136,7 +136,7 @@ def test_each_edge_speaks_for_itself(harness: Harness) -> None:
     assert (state_of(job), job.blockers) == (WAITING, 2)
     end_badly(harness, second)
     assert (state_of(job), job.blockers) == (FAILED, 0)
-    assert harness.engine.dependencies.successors == {}
+    assert not len(harness.engine.dependencies.successors)
 
 
 def test_one_that_runs_anyway_waits_for_the_others(harness: Harness) -> None:
@@ -207,8 +207,8 @@ def test_a_long_chain_neither_recurses_nor_takes_long(harness: Harness) -> None:
     assert turns == 2 * 100_000 // FAILURES_PER_TURN - 1  # so many end or let down others in each
     assert causes(last)[-1] is Cause.DOOMED
     assert not harness.engine.jobs
-    assert harness.engine.dependencies.successors == {}
-    assert harness.engine.dependencies.has_failure_policy == set()
+    assert not len(harness.engine.dependencies.successors)
+    assert not len(harness.engine.dependencies.has_failure_policy)
 
 
 def test_any_number_of_successors_of_one_job(harness: Harness) -> None:
@@ -514,9 +514,9 @@ def test_a_failure_that_was_forgotten_is_taken_for_done(harness: Harness) -> Non
 def test_a_job_that_is_done_disappoints_nobody(harness: Harness) -> None:
     first = harness.submit(b"other")
     harness.submit(after=(first,), edges=edges(FAIL))
-    assert harness.engine.dependencies.has_failure_policy == {first.id}
+    assert set(harness.engine.dependencies.has_failure_policy) == {first.id}
     harness.drain_with(harness.worker(b"other"))
-    assert harness.engine.dependencies.has_failure_policy == set()
+    assert not len(harness.engine.dependencies.has_failure_policy)
     assert state_of(first) is DONE
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from switchgear.model import Function, Job
+from switchgear.model.id_table import IdTable
 
 __all__ = ["CrossFunctionEdges"]
 
@@ -37,12 +38,12 @@ class CrossFunctionEdges:
     """Counts of unfinished predecessors whose successors are of other functions."""
 
     def __init__(self) -> None:
-        self._predecessors: dict[int, _Predecessor] = {}
+        self._predecessors = IdTable[_Predecessor]()
         # By the waiting function and the function it waits for: the number of unfinished predecessors.
         self._counts: dict[Function, dict[Function, int]] = {}
 
     def __len__(self) -> int:
-        return len(self._predecessors)
+        return self._predecessors.count
 
     def add(self, predecessor: Job, function: Function) -> None:
         """Count one more job of this function that waits for an unfinished job of another."""
@@ -83,11 +84,11 @@ class CrossFunctionEdges:
             return
         self._uncount(function, entry.function)
         if not entry.count and not others:
-            del self._predecessors[predecessor_id]
+            self._predecessors.pop(predecessor_id)
 
     def ended(self, predecessor_id: int) -> None:
         """Remove a job that has ended."""
-        entry = self._predecessors.pop(predecessor_id, None)
+        entry = self._predecessors.pop(predecessor_id)
         if entry is not None:
             for function in entry.waiting_functions():
                 self._uncount(function, entry.function)

@@ -11,7 +11,7 @@ A job with ERROR edges handles errors. When the first of these predecessors fail
 So if it still has one when it waits for nothing more, none has failed, and the job is skipped.
 
 Most jobs have few successors, and a tuple is the smallest container for them. Some have very many, each of which must
-be added and removed in constant time; so a long tuple becomes a dictionary.
+be added and removed in constant time; so a long tuple becomes `WaitingJobs`.
 """
 
 from __future__ import annotations
@@ -28,12 +28,17 @@ from switchgear.engine.packed_queues import PackedQueues
 from switchgear.engine.sliced_work import SlicedKind, SlicedWork
 from switchgear.engine.state import EngineState
 from switchgear.engine.unsuccessful_jobs import UnsuccessfulJobs
+from switchgear.engine.waiting_jobs import WaitingJobs
 from switchgear.model import CANCELLED, READY, WAITING, Cause, Delivery, EdgePolicy, Job, JobState
+from switchgear.model.id_set import IdSet
+from switchgear.model.id_table import IdTable
 
 __all__ = ["ERROR", "Dependencies", "check_edges", "has_policies", "policy_of", "without_repetitions"]
 
 # A job with more predecessors than this is linked to them, and unlinked, over several turns.
 MOST_UNLINKED_AT_ONCE: Final = 1_000
+
+UNLINKED_PER_STEP: Final = 250
 
 # So many foreground jobs become durable at once because a durable job waits for them. Storing each takes as long again
 # as to submit it.
@@ -46,7 +51,7 @@ ERROR_EDGE: Final = bytes([ERROR])
 RUN_EDGE: Final = bytes([RUN])
 ERROR_STATES: Final = (JobState.FAILED, JobState.EXPIRED)
 
-# Searching this many entries costs no more than a dictionary.
+# Searching this many entries costs no more than a table.
 MOST_IN_TUPLE: Final = 16
 
 
@@ -61,10 +66,10 @@ class Dependencies:
         packed: PackedQueues,
         ended: UnsuccessfulJobs,
     ) -> None:
-        self.successors: dict[int, tuple[Job, ...] | dict[int, Job]] = {}
+        self.successors = IdTable[tuple[Job, ...] | WaitingJobs]()
         self.cross_function_edges = CrossFunctionEdges()
         self.unsuccessful: dict[int, JobState] = ended.states  # jobs that ended without success
-        self.has_failure_policy: set[int] = set()  # predecessors with an edge other than WAIT
+        self.has_failure_policy = IdSet()  # predecessors with an edge other than WAIT
         # Unfinished jobs that are not durable, and that are predecessors of other such jobs.
         self.waited_for: set[int] = set()
         # New jobs with ERROR edges whose predecessors were all done before, and that are skipped in the next turn.
@@ -72,6 +77,8 @@ class Dependencies:
         # Predecessors of other engines that are unfinished, and those of which it is not known yet how they are.
         self.foreign: dict[int, None] = {}
         self.linking: dict[int, Job] = {}  # jobs of very many predecessors that are not yet in the tables
+        # Jobs in the tables that are not yet linked to all their predecessors, and those of these that were unfinished.
+        self.linked_later: dict[Job, IdSet] = {}
         self._state = state
         self._deadlines = deadlines
         self._sliced_work = sliced_work
@@ -124,6 +131,10 @@ class Dependencies:
                 self.foreign[job_id] = None
                 placement.await_job(job_id)
         return blockers
+
+    def is_blocker(self, job_id: int) -> bool:
+        """Whether a job that was not done is so still."""
+        return job_id in self._state.jobs or job_id in self.unsuccessful or job_id in self.foreign
 
     def wait_for(self, job: Job, blockers: list[int]) -> None:
         """Let the job wait for the jobs with these ids.
@@ -230,13 +241,18 @@ class Dependencies:
 
     def waiting_for(self, job_id: int) -> list[Job]:
         """The jobs that wait for this one, in the order in which they began to."""
-        waiting = self.successors.get(job_id, ())
-        return list(waiting.values() if isinstance(waiting, dict) else waiting)
+        return list(self.each_waiting_for(job_id))
+
+    def each_waiting_for(self, job_id: int) -> Iterator[Job]:
+        """The same one by one. Jobs that begin to wait meanwhile are not among them, and those that end to may be."""
+        waiting = self.successors.get(job_id)
+        if isinstance(waiting, WaitingJobs):
+            return waiting.jobs()
+        return iter(() if waiting is None else waiting)
 
     def some_waiting_for(self, job_id: int, most: int) -> list[Job]:
         """At most so many of them, in the same order."""
-        waiting = self.successors.get(job_id, ())
-        return list(islice(waiting.values() if isinstance(waiting, dict) else waiting, most))
+        return list(islice(self.each_waiting_for(job_id), most))
 
     def successor_count(self, job_id: int) -> int:
         """How many jobs wait for this one."""
@@ -261,12 +277,12 @@ class Dependencies:
         waiting = self.successors.get(job_id)
         if waiting is None:
             self.successors[job_id] = (job,)
-        elif isinstance(waiting, dict):
-            waiting[job.id] = job
+        elif isinstance(waiting, WaitingJobs):
+            waiting.add(job)
         elif len(waiting) < MOST_IN_TUPLE:
             self.successors[job_id] = (*waiting, job)
         else:
-            self.successors[job_id] = {other.id: other for other in (*waiting, job)}
+            self.successors[job_id] = WaitingJobs((*waiting, job))
 
     # --- jobs of very many predecessors ---
 
@@ -337,23 +353,57 @@ class Dependencies:
             for _ in unlinking:
                 pass
 
+    def unlink_in_steps(self, job: Job) -> Iterator[None]:
+        """The same in steps."""
+        unlinking = self._unlinking.get(job.id)
+        if unlinking is not None:
+            for number, _ in enumerate(unlinking, 1):
+                if number % UNLINKED_PER_STEP == 0:
+                    yield
+
     def is_unlinking(self, job: Job) -> bool:
         """Whether the job no longer waits, but still has edges."""
         return job.id in self._unlinking
+
+    # --- jobs that begin to wait for very many others ---
+
+    def begin_linking_later(self, job: Job, pending: IdSet) -> None:
+        """Count an extra blocker for a waiting job, until it is linked to these as well."""
+        if not job.blockers:
+            job.function.waiting += 1
+        job.blockers += 1
+        self.linked_later[job] = pending
+
+    def is_linked_later(self, job: Job, pending: IdSet) -> bool:
+        """Whether the job still waits, and is not linked to all of these yet."""
+        return self.linked_later.get(job) is pending
+
+    def end_linking_later(self, job: Job) -> bool:
+        """The job is linked to all its predecessors; returns whether it waits for nothing more."""
+        del self.linked_later[job]
+        if ERROR in job.edges:
+            self.note_earlier_errors(job)
+        job.blockers -= 1
+        if not job.blockers:
+            job.function.waiting -= 1
+            return True
+        if job.edges and self.failed_dependency(job):
+            self._deadlines.add(self._state.now_us, DeadlineKind.FAILED_DEPENDENCY, job)
+        return False
 
     # --- end of waiting ---
 
     def unblock_successors(self, job_id: int) -> list[Job]:
         """Handle a job that is done; returns the successors that wait for nothing more."""
         unblocked: list[Job] = []
-        waiting = self.successors.pop(job_id, None)
+        waiting = self.successors.pop(job_id)
         if waiting is None:
             return unblocked
-        if self.has_failure_policy:
+        if self.has_failure_policy.count:
             self.has_failure_policy.discard(job_id)
         if len(self.cross_function_edges):
             self.cross_function_edges.ended(job_id)
-        for job in waiting.values() if isinstance(waiting, dict) else waiting:
+        for job in waiting.jobs() if isinstance(waiting, WaitingJobs) else waiting:
             job.blockers -= 1
             if not job.blockers:
                 job.function.waiting -= 1
@@ -366,6 +416,8 @@ class Dependencies:
             return
         if self.unneeded:
             self.unneeded.pop(job.id, None)
+        if self.linked_later:
+            self.linked_later.pop(job, None)
         if job.blockers:
             job.blockers = 0
             job.function.waiting -= 1
@@ -380,12 +432,12 @@ class Dependencies:
         waiting = self.successors.get(job_id)
         if len(self.cross_function_edges) and self.has_edge(job_id, job):
             self.cross_function_edges.remove(job_id, job.function)
-        if isinstance(waiting, dict):
-            waiting.pop(job.id, None)
+        if isinstance(waiting, WaitingJobs):
+            waiting.remove(job.id)
         elif waiting is not None:
             self.successors[job_id] = waiting = tuple([other for other in waiting if other is not job])
         if waiting is not None and not waiting:
-            del self.successors[job_id]
+            self.successors.pop(job_id)
             self.has_failure_policy.discard(job_id)
 
     def use_up_edge(self, job_id: int, job: Job) -> bool:
@@ -403,8 +455,8 @@ class Dependencies:
     def has_edge(self, job_id: int, job: Job) -> bool:
         """Whether the job waits for this one."""
         waiting = self.successors.get(job_id)
-        if isinstance(waiting, dict):
-            return job.id in waiting
+        if isinstance(waiting, WaitingJobs):
+            return waiting.has(job.id)
         return waiting is not None and job in waiting
 
     def propagate_failure(self, job_id: int, waiting: list[Job]) -> tuple[list[Job], list[Job]]:
@@ -452,7 +504,7 @@ class Dependencies:
 
     def unsuccessful_with_successors(self) -> frozenset[int]:
         """The unsuccessful jobs that others wait for: few, however large the graph is."""
-        return frozenset(self.unsuccessful.keys() & self.successors.keys())
+        return frozenset([job_id for job_id in self.unsuccessful if job_id in self.successors])
 
     def clear(self) -> None:
         """Forget everything."""
@@ -463,6 +515,7 @@ class Dependencies:
         self.foreign.clear()
         self.unneeded.clear()
         self.linking.clear()
+        self.linked_later.clear()
         self._unlinking.clear()
         self._ended.clear()
 
@@ -473,7 +526,9 @@ class Dependencies:
 
     def search_cycle(self, job: Job, blockers: Sequence[int]) -> Iterator[None]:
         """The same in steps: when the last one is done, and before anything else is, the job may wait for these."""
-        return CycleSearch(self._state, self.successors, job, blockers).steps()
+        search = CycleSearch(self._state, self.successors, self.linked_later, job, blockers)
+        yield from search.steps()
+        self._sliced_work.start(search.free(), SlicedKind.FREE, None)
 
 
 def check_edges(edges: bytes, predecessors: tuple[int, ...]) -> None:

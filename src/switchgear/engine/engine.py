@@ -81,6 +81,7 @@ class Engine:
         self._workers = parts.workers
         self._reports = parts.reports
         self._commands = parts.commands
+        self.predecessor_commands = parts.predecessor_commands
         self._subscriptions = parts.subscriptions
         self._submissions = parts.submissions
         self._graph_parts = parts.graph_parts
@@ -644,7 +645,12 @@ class Engine:
         With `is_checked` the caller has excluded cycles; the search takes long if very many jobs wait for the job.
         `edges` has an EdgePolicy for each. A predecessor that the job already has keeps its policy.
         """
-        self._commands.add_predecessors(job, job_ids, edges, is_checked=is_checked)
+        self.predecessor_commands.add(job, job_ids, edges, is_checked=is_checked)
+
+    def add_predecessors_in_steps(self, job: Job, job_ids: tuple[int, ...], edges: bytes = b"") -> Iterator[None]:
+        """Like `add_predecessors`, in steps: all are added in the last one, or none. Other commands may come
+        between."""
+        return self.predecessor_commands.add_in_steps(job, job_ids, edges, is_checked=False)
 
     def relies_on_many(self, job_ids: tuple[int, ...]) -> bool:
         """Whether a durable job that waits for these has to be submitted by `submit_wide`, because very many foreground
@@ -660,16 +666,16 @@ class Engine:
 
         If `add_predecessors` is called with these before anything else is done, it need not check them again.
         """
-        return self._commands.search_cycle(job, job_ids)
+        return self.predecessor_commands.search_cycle(job, job_ids)
 
     def let_successors_wait(self, job: Job, job_ids: tuple[int, ...]) -> Iterator[bool]:
         """Let each job that waits for this unfinished one wait for others too, under the policy that it has for this
         one; raises CycleRefused. Yields after each step whether it was the last one of a job."""
-        return self._commands.let_successors_wait(job, job_ids)
+        return self.predecessor_commands.let_successors_wait(job, job_ids)
 
     def let_waiting_wait(self, job_id: int, job_ids: tuple[int, ...]) -> Iterator[bool]:
         """The same for a job that may be another engine's."""
-        return self._commands.let_waiting_wait(job_id, job_ids)
+        return self.predecessor_commands.let_waiting_wait(job_id, job_ids)
 
     def complete_without_run(self, job: Job, result: bytes = b"") -> None:
         """Complete a job that does not run with a result, without running it; raises Refused."""
@@ -689,6 +695,11 @@ class Engine:
         If its predecessors are still not done, it waits again; predecessors can be added.
         """
         self._commands.retry(job, more_predecessors)
+
+    def retry_in_steps(self, job: Job, more_predecessors: tuple[int, ...] = ()) -> Iterator[None]:
+        """Like `retry`, in steps: everything is changed in the last one, or nothing. Other commands may come
+        between."""
+        return self._commands.retry_in_steps(job, more_predecessors)
 
     # --- workers ---
 

@@ -19,6 +19,7 @@ from switchgear.engine.limiters import Limiters
 from switchgear.engine.lost_starts import LostStarts
 from switchgear.engine.packed_queues import PackedQueues
 from switchgear.engine.payload_arrivals import PayloadArrivals
+from switchgear.engine.predecessor_commands import PredecessorCommands
 from switchgear.engine.ready_queues import ReadyQueues
 from switchgear.engine.requirements import Requirements
 from switchgear.engine.restore import Restore
@@ -142,6 +143,9 @@ class EngineParts:
         """New jobs, and commands about jobs."""
         state, deadlines, packed, queues = self.state, self.deadlines, self.packed_queues, self.ready_queues
         dependencies, transitions = self.dependencies, self.transitions
+        self.predecessor_commands = PredecessorCommands(
+            state, self.sliced_work, queues, self.attempts, self.dispatcher, dependencies, transitions
+        )
         self.commands = JobCommands(
             state,
             deadlines,
@@ -154,6 +158,7 @@ class EngineParts:
             dependencies,
             transitions,
             self.requirements,
+            self.predecessor_commands,
         )
         self.submissions = Submissions(
             state,
@@ -178,6 +183,7 @@ class EngineParts:
             self.wide_submissions,
             self.commands,
             self.reports,
+            self.predecessor_commands,
         )
         self.schedules = ScheduleRunner(state, deadlines, packed, self.submissions)
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from switchgear.engine.dependencies import Dependencies
 from switchgear.engine.job_commands import JobCommands
 from switchgear.engine.packed_queues import PackedQueues
+from switchgear.engine.predecessor_commands import PredecessorCommands
 from switchgear.engine.state import EngineState
 from switchgear.engine.submissions import Submissions
 from switchgear.engine.unsuccessful_jobs import UnsuccessfulJobs
@@ -29,6 +30,7 @@ class GraphParts:
         wide_submissions: WideSubmissions,
         commands: JobCommands,
         reports: WorkerReports,
+        predecessor_commands: PredecessorCommands,
     ) -> None:
         self.state = state
         self.packed = packed
@@ -38,6 +40,7 @@ class GraphParts:
         self.wide_submissions = wide_submissions
         self.commands = commands
         self.reports = reports
+        self.predecessor_commands = predecessor_commands
         self.under_way = False  # a long graph is being submitted
 
     def must_wait(self, name: bytes, predecessor_names: Sequence[bytes]) -> bool:

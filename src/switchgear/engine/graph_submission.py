@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import chain
 from typing import Final, TypeAlias
 
@@ -468,23 +469,28 @@ class GraphSubmission:
             more = self._actual(self._more.pop(job_id, ()))
             unfinished = packed.job(job_id)
             if unfinished is not None:  # an operator has retried the job meanwhile
-                commands.add_predecessors(unfinished, more, b"", is_checked=True)
+                yield from self._add_predecessors(unfinished, more)
             else:
-                commands.retry(job, more, is_checked=True)
+                yield from commands.retry_in_steps(job, more, is_checked=True)
             yield
         for released, worker in reversed(self._released):
             more = self._actual(self._more.pop(released.id, ()))
             if released.worker is worker:  # otherwise the job was taken from the worker meanwhile
                 if more:
-                    commands.add_predecessors(released, more, b"", is_checked=True)
+                    yield from self._add_predecessors(released, more)
                 else:
                     self._parts.reports.release(worker, released.id)
             yield
         for job_id, planned in self._more.items():
             unfinished = packed.job(job_id)
             if unfinished is not None:  # if a worker has taken the job meanwhile, it is taken back
-                commands.add_predecessors(unfinished, self._actual(planned), b"", is_checked=True)
+                yield from self._add_predecessors(unfinished, self._actual(planned))
             yield
+
+    def _add_predecessors(self, job: Job, job_ids: tuple[int, ...]) -> Iterator[None]:
+        """Let an unfinished job wait for more; that takes several turns if they are very many, and it may end then."""
+        with suppress(Refused):
+            yield from self._parts.predecessor_commands.add_in_steps(job, job_ids, b"", is_checked=True)
 
     def _has_foreign_jobs(self) -> bool:
         """Whether some of the new jobs are of functions of other engines."""

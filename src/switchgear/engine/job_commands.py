@@ -1,4 +1,4 @@
-"""`JobCommands`: what submitters and operators may do to a job: cancel it, retry it, change it, add predecessors."""
+"""`JobCommands`: what submitters and operators may do to a job: cancel it, complete it, change it, retry it."""
 
 from __future__ import annotations
 
@@ -7,10 +7,15 @@ from typing import Final
 
 from switchgear.engine.attempts import Attempts
 from switchgear.engine.deadlines import Deadlines
-from switchgear.engine.dependencies import Dependencies, check_edges, has_policies, policy_of
+from switchgear.engine.dependencies import Dependencies, policy_of
 from switchgear.engine.dispatcher import Dispatcher
 from switchgear.engine.functions import FunctionRegistry
 from switchgear.engine.packed_queues import PackedQueues
+from switchgear.engine.predecessor_commands import (
+    PredecessorCommands,
+    set_of,
+    without_repetitions_in_steps,
+)
 from switchgear.engine.predecessor_error import ENDED_WORDS
 from switchgear.engine.ready_queues import ReadyQueues
 from switchgear.engine.requirements import Requirements
@@ -19,23 +24,19 @@ from switchgear.engine.transitions import Transitions
 from switchgear.engine.unique_keys import UniqueKeys
 from switchgear.errors import Refused
 from switchgear.model import DONE, FINAL_STATES, READY, RUNNING, WAITING, Cause, Delivery, EdgePolicy, Function, Job
-from switchgear.model.job import DETAILS_BYTES, EDGE_BYTES, KEPT
+from switchgear.model.id_set import IdSet
+from switchgear.model.job import DETAILS_BYTES, KEPT
 from switchgear.refusals import REFUSED_CONFLICT, REFUSED_RUNNING
 
 __all__ = ["CANCELLED_WITH_SUCCESSORS", "JobCommands"]
 
-
-# The ids of visited jobs are in this many sets. Growing a single set of a million takes 50 ms.
-SEEN_TABLES: Final = 64
-# So many predecessors are added to a job at a time, if it need not get all at once.
-EDGES_PER_STEP: Final = 500
 
 # The error of a cancelled job, by which other engines know that their jobs that wait for it are to be cancelled too.
 CANCELLED_WITH_SUCCESSORS: Final = b"cancelled together with the jobs that wait for it"
 
 
 class JobCommands:
-    """Cancels jobs, retries them, changes their priority and time, and adds predecessors."""
+    """Cancels jobs, completes them, changes their priority and time, and retries them."""
 
     def __init__(
         self,
@@ -50,6 +51,7 @@ class JobCommands:
         dependencies: Dependencies,
         transitions: Transitions,
         requirements: Requirements,
+        predecessors: PredecessorCommands,
     ) -> None:
         self._state = state
         self._deadlines = deadlines
@@ -62,6 +64,7 @@ class JobCommands:
         self._dependencies = dependencies
         self._transitions = transitions
         self._requirements = requirements
+        self._predecessors = predecessors
 
     # --- cancel ---
 
@@ -79,8 +82,11 @@ class JobCommands:
                 yield job
             return
         found: list[Job] = []
-        for each in self._with_successors(job):
+        seen = IdSet()
+        for each in self._with_successors(job, seen):
             found.append(each)
+            yield None
+        for _ in seen.free():
             yield None
         # All of them stop waiting before the first ends, so that their edges have no effect on each other.
         for each in found:
@@ -99,19 +105,16 @@ class JobCommands:
     def _can_cancel(self, job: Job) -> bool:
         return job.state not in FINAL_STATES and self._state.jobs.get(job.id) is job
 
-    def _with_successors(self, job: Job) -> Iterator[Job]:
-        """The job and all that wait for it, directly or indirectly."""
-        seen: list[set[int]] = [set() for _ in range(SEEN_TABLES)]
-        seen[job.id % SEEN_TABLES].add(job.id)
+    def _with_successors(self, job: Job, seen: IdSet) -> Iterator[Job]:
+        """The job and all that wait for it, directly or indirectly; `seen` is going to have their ids."""
         branches: list[Iterator[Job]] = [iter((job,))]
         while branches:
             current = next(branches[-1], None)
             if current is None:
                 branches.pop()
-            elif current is job or current.id not in seen[current.id % SEEN_TABLES]:
-                seen[current.id % SEEN_TABLES].add(current.id)
+            elif seen.add(current.id):
                 yield current
-                branches.append(iter(self._dependencies.waiting_for(current.id)))
+                branches.append(self._dependencies.each_waiting_for(current.id))
 
     # --- complete ---
 
@@ -128,95 +131,6 @@ class JobCommands:
             raise Refused(REFUSED_CONFLICT, "{} is expired: it cannot be completed", job.id)
         state.set_result(job, result)
         self._transitions.finish(job, Cause.SETTLED)
-
-    # --- more predecessors ---
-
-    def let_successors_wait(self, job: Job, job_ids: tuple[int, ...]) -> Iterator[bool]:
-        """Let each job that waits for this unfinished one wait for others too, under the policy that it has for this
-        one; raises CycleRefused.
-
-        Yields after each step whether it was the last one of a job. A job that begins to wait meanwhile is not among
-        them.
-        """
-        if self._state.jobs.get(job.id) is not job:
-            raise Refused(REFUSED_CONFLICT, f"{{}} is {job.state.name.lower()}", job.id)
-        yield from self.let_waiting_wait(job.id, job_ids)
-
-    def let_waiting_wait(self, job_id: int, job_ids: tuple[int, ...]) -> Iterator[bool]:
-        """The same for a job that may be another engine's."""
-        for successor in self._dependencies.waiting_for(job_id):
-            for start in range(0, len(job_ids), EDGES_PER_STEP):
-                if start:
-                    yield False
-                some = job_ids[start : start + EDGES_PER_STEP]
-                if successor.delivery and self._dependencies.relies_on_many(some):
-                    for _ in self._dependencies.rely_in_steps(some):
-                        yield False
-                for _ in self.search_cycle(successor, some):
-                    yield False
-                if successor.state is not WAITING:
-                    break
-                edges = bytes([policy_of(successor, job_id)]) * len(some)
-                self.add_predecessors(successor, some, edges, is_checked=True)
-            yield True
-
-    def search_cycle(self, job: Job, job_ids: tuple[int, ...]) -> Iterator[None]:
-        """See in steps whether the job may wait for these too; raises CycleRefused if it would wait for itself.
-
-        If predecessors are added before anything else is done, they need not be checked again.
-        """
-        dependencies = self._dependencies
-        return dependencies.search_cycle(job, dependencies.blockers_among(tuple(dict.fromkeys(job_ids))))
-
-    def add_predecessors(self, job: Job, job_ids: tuple[int, ...], edges: bytes, *, is_checked: bool) -> None:
-        """Add predecessors to an unfinished job; raises CycleRefused if it would wait for itself.
-
-        With `is_checked` the caller has excluded cycles; the search takes long if very many jobs wait for the job.
-        `edges` has an EdgePolicy for each. A predecessor that the job already has keeps its policy.
-        """
-        state = self._state
-        if state.jobs.get(job.id) is not job:
-            raise Refused(REFUSED_CONFLICT, f"{{}} is {job.state.name.lower()}", job.id)
-        if edges:
-            check_edges(edges, job_ids)
-        known = set(job.predecessors)
-        policies: dict[int, int] = {}
-        for job_id, policy in zip(job_ids, edges or bytes(len(job_ids))):
-            if job_id not in known:
-                policies.setdefault(job_id, policy)
-        new, new_edges = tuple(policies), bytes(policies.values())
-        blockers = self._dependencies.blockers_among(new, new_edges)
-        if not is_checked:
-            self._dependencies.refuse_cycle(job, blockers)
-        if job.edges or has_policies(new_edges):
-            job.has_details = True
-            job.edges = (job.edges or bytes(len(job.predecessors))) + new_edges
-        job.predecessors += new
-        state.count_more(job, EDGE_BYTES * len(new))
-        if state.reports_changes and job.delivery:
-            state.note(job)
-        if blockers:
-            state.edge_changes += 1
-            if job.state is not WAITING:
-                self._hold_back(job)
-            self._dependencies.rely_on(job, blockers)
-            if state.is_too_late(job):
-                self._transitions.leave_queue(job)
-                self._transitions.expire(job)
-                return
-            self._dependencies.wait_for(job, blockers)
-            self._dispatcher.offer_room(job.function)  # the job may have been running
-
-    def _hold_back(self, job: Job) -> None:
-        """Take a job that has no predecessors out of its queue, or from its worker."""
-        if job.state is RUNNING:
-            self._attempts.revoke(job, Cause.HELD_BACK)
-            job.attempts -= 1  # the job is not to blame
-            self._attempts.wait_again(job)
-        else:
-            self._transitions.leave_queue(job)
-        self._queues.rank_last(job)
-        self._state.move(job, Cause.HELD_BACK)
 
     # --- priority and time ---
 
@@ -290,48 +204,78 @@ class JobCommands:
 
     # --- retry ---
 
-    def retry(self, job: Job, more_predecessors: tuple[int, ...], *, is_checked: bool = False) -> None:
-        """Run an unsuccessful job again, with all its attempts; raises Refused.
+    def retry_in_steps(
+        self, job: Job, more_predecessors: tuple[int, ...], *, is_checked: bool = False
+    ) -> Iterator[None]:
+        """Run an unsuccessful job again, with all its attempts; raises Refused. Everything is changed in the last step,
+        or nothing.
 
-        If its predecessors are still not done, it waits again; predecessors can be added. With `is_checked` the job
-        belongs to a graph that was accepted as a whole, whatever has been refused since.
+        If its predecessors are still not done, it waits again; predecessors can be added. They are made durable. With
+        `is_checked` the job belongs to a graph that was accepted as a whole, whatever has been refused since.
         """
-        state = self._state
         dependencies = self._dependencies
-        if state.refusal is not None and not is_checked:
-            raise Refused(state.refusal.reason, str(state.refusal))
-        state.refuse_foreign(job.function.name)
-        dependencies.finish_unlinking(job)
-        function = self._refuse_retry(job)
-        predecessors = tuple(dict.fromkeys(job.predecessors + more_predecessors)) if more_predecessors else ()
-        edges = job.edges
-        if edges and predecessors:
-            edges += bytes(len(predecessors) - len(edges))
-        blockers = dependencies.blockers_among(predecessors or job.predecessors, edges)
-        dependencies.refuse_cycle(job, blockers)
-        if predecessors:
-            job.predecessors = predecessors
+        yield from dependencies.rely_in_steps(job.predecessors)
+        yield from dependencies.rely_in_steps(more_predecessors)
+        if len(job.predecessors) + len(more_predecessors) <= self._predecessors.most_at_once:
+            self.retry(job, more_predecessors, is_checked=is_checked)
+            return
+        self._refuse_outdated(job, is_checked=is_checked)
+        yield from dependencies.unlink_in_steps(job)
+        predecessors, edges = job.predecessors, job.edges
+        if more_predecessors:
+            predecessors = yield from without_repetitions_in_steps(predecessors + more_predecessors)
             if edges:
-                job.edges = edges
-        holder = self._packed.holder(function, job.unique) if job.unique else None
-        if holder is None:
-            job.unique_until_us = 0  # the copy in the store may be outdated
-        elif holder is not job:
-            self._keys.transfer(holder, job)
-        dependencies.forget_unsuccessful(job)
-        self._begin_again(job)
-        function.submitted += 1
-        if state.reports_changes:
-            state.note(job)
+                edges += bytes(len(predecessors) - len(edges))
+        blockers = yield from self._predecessors.blockers_in_steps(predecessors, edges)
+        pending = yield from set_of(blockers)
+        yield from self._predecessors.await_turn(job, blockers)
+        function = self._refuse_outdated(job, is_checked=is_checked)
+        dependencies.finish_unlinking(job)
+        job.predecessors, job.edges = predecessors, edges
+        self._begin_again(job, function)
+        if self._predecessors.is_any_unfinished(blockers):
+            self._wait_again(job)
+            self._predecessors.link_later(job, pending, 0)
+        else:
+            self._make_ready_again(job)
+
+    def retry(self, job: Job, more_predecessors: tuple[int, ...], *, is_checked: bool = False) -> None:
+        """The same in one step, for a job of few predecessors."""
+        dependencies = self._dependencies
+        dependencies.finish_unlinking(job)
+        function = self._refuse_outdated(job, is_checked=is_checked)
+        predecessors, edges = job.predecessors, job.edges
+        if more_predecessors:
+            predecessors = tuple(dict.fromkeys(predecessors + more_predecessors))
+            if edges:
+                edges += bytes(len(predecessors) - len(edges))
+        blockers = dependencies.blockers_among(predecessors, edges)
+        dependencies.refuse_cycle(job, blockers)
+        job.predecessors, job.edges = predecessors, edges
+        self._begin_again(job, function)
         if blockers:
-            state.edge_changes += 1
-            self._queues.rank_last(job)
-            state.move(job, Cause.RETRIED_WAITING)
+            self._state.edge_changes += 1
+            self._wait_again(job)
             dependencies.add(job, blockers)
             dependencies.rely_on(job, blockers)
         else:
-            state.move(job, Cause.RETRIED)
-            self._dispatcher.enqueue_last(job)
+            self._make_ready_again(job)
+
+    def _refuse_outdated(self, job: Job, *, is_checked: bool) -> Function:
+        """Raise Refused if a job must not be retried now; otherwise return its function."""
+        state = self._state
+        if state.refusal is not None and not is_checked:
+            raise Refused(state.refusal.reason, str(state.refusal))
+        state.refuse_foreign(job.function.name)
+        return self._refuse_retry(job)
+
+    def _wait_again(self, job: Job) -> None:
+        self._queues.rank_last(job)
+        self._state.move(job, Cause.RETRIED_WAITING)
+
+    def _make_ready_again(self, job: Job) -> None:
+        self._state.move(job, Cause.RETRIED)
+        self._dispatcher.enqueue_last(job)
 
     def _refuse_retry(self, job: Job) -> Function:
         """Raise Refused if a job must not be retried; otherwise return its function."""
@@ -351,9 +295,15 @@ class JobCommands:
             state.refuse_without_memory(job.measured_entry() + len(job.payload or b""))
         return function
 
-    def _begin_again(self, job: Job) -> None:
+    def _begin_again(self, job: Job, function: Function) -> None:
         """Reset the end of a job, and enter the job into the tables."""
         state = self._state
+        holder = self._packed.holder(function, job.unique) if job.unique else None
+        if holder is None:
+            job.unique_until_us = 0  # the copy in the store may be outdated
+        elif holder is not job:
+            self._keys.transfer(holder, job)
+        self._dependencies.forget_unsuccessful(job)
         state.uncount_contents(job)  # if the end is not stored yet
         job.attempts = 0
         if job.losses:
@@ -370,6 +320,9 @@ class JobCommands:
         if not job.kept or (job.kept == KEPT and job.payload is not None and state.reports_changes):
             job.kept = 0  # frees the payload when the retry is stored, if memory is short
             job.irrevocable = True  # peers were told of its first end
+        function.submitted += 1
+        if state.reports_changes:
+            state.note(job)
 
     def refuse_failed_dependency(self, job: Job) -> None:
         """Raise Refused if the retried job would end at once because of a predecessor."""

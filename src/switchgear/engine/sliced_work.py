@@ -34,6 +34,7 @@ class SlicedKind(IntEnum):
     OFFER = 5  # jobs of a function may run again, and not all workers were told; no subject: of any function
     WAKE_ALL = 6  # nobody has asked for a job of a function, and not all sleepers were woken
     FREE = 7  # objects that nothing refers to are freed
+    LINK = 8  # a job was given predecessors, and is not linked to all of them
 
 
 Pending = tuple[Iterator[None], SlicedKind, object]  # the work, its kind, and what it is about

@@ -52,7 +52,8 @@ class Transitions:
         self.failures_per_turn = FAILURES_PER_TURN
         # Unsuccessful jobs whose successors are still to be processed, and waiting jobs that must end.
         self.pending_failures: deque[Job] = deque()
-        self._to_be_told: list[Job] | None = None  # the successors of the first of these, the next one last
+        self._to_be_told: Iterator[Job] | None = None  # the other successors of the first of these, and the next one
+        self._told_next: Job | None = None
         # By job: why a job of `pending_failures` was unsuccessful, or must end.
         self._causes: dict[int, RootCause] = {}
         self._ending_cause: RootCause | None = None  # why the job ends that is ended now
@@ -172,7 +173,7 @@ class Transitions:
 
     def _unblock_one_by_one(self, job_id: int) -> Iterator[None]:
         """Make very many successors ready, in the order in which they began to wait."""
-        for job in self._dependencies.waiting_for(job_id):
+        for job in self._dependencies.each_waiting_for(job_id):
             if self._dependencies.use_up_edge(job_id, job):
                 self.unblock([job])
             yield
@@ -240,7 +241,7 @@ class Transitions:
         must_propagate = False
         if job.state is DONE:
             function.done += 1
-            if self._dependencies.successors and not is_copy(job):
+            if self._dependencies.successors.count and not is_copy(job):
                 if job.has_details:
                     self._retain_for_successors(job)
                 self._unblock_successors(job.id)
@@ -299,7 +300,7 @@ class Transitions:
         function = job.function
         final_state = job.state
         if not is_copy(job):
-            if job.has_details and self._dependencies.successors:
+            if job.has_details and self._dependencies.successors.count:
                 self._retain_for_successors(job)
             self._dependencies.remember_unsuccessful(job)
             self._remember_cause(job)
@@ -362,15 +363,15 @@ class Transitions:
             self.pending_failures.popleft()
             self._causes.pop(job.id, None)
             return 1
-        waiting = self._to_be_told
-        if waiting is None:
-            waiting = self._to_be_told = dependencies.waiting_for(job.id)
-            waiting.reverse()
-        some = waiting[-most:]
-        del waiting[-most:]
-        some.reverse()
+        if self._to_be_told is None:
+            self._to_be_told = dependencies.each_waiting_for(job.id)
+            self._told_next = next(self._to_be_told, None)
+        some: list[Job] = []
+        while self._told_next is not None and len(some) < most:
+            some.append(self._told_next)
+            self._told_next = next(self._to_be_told, None)
         cause = self._causes.get(job.id)
-        if not waiting:
+        if self._told_next is None:
             self._to_be_told = None
             self.pending_failures.popleft()
             self._causes.pop(job.id, None)

@@ -11,7 +11,7 @@ Short names are stored as they are, long ones as digests, so that the memory of 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from hashlib import blake2b
 from typing import Final
 
@@ -64,7 +64,7 @@ class UnsuccessfulJobs:
             return 0
         return self._ids.get(_key(name)) or 0
 
-    def add(self, job_id: int, state: JobState, name: bytes, waited_for: Mapping[int, object]) -> None:
+    def add(self, job_id: int, state: JobState, name: bytes, waited_for: Container[int]) -> None:
         """Add a job that ended without success. Older ones may be forgotten for it, but none that is `waited_for`."""
         self._enter(job_id, state, name)
         if self._are_too_many():
@@ -124,7 +124,7 @@ class UnsuccessfulJobs:
         if self._ids.get(key) == job_id:
             del self._ids[key]
 
-    def _forget_some(self, waited_for: Mapping[int, object]) -> None:
+    def _forget_some(self, waited_for: Container[int]) -> None:
         """Forget the oldest entries; those that a job still waits for become the newest."""
         for _ in range(LOOKED_AT_PER_FAILURE):
             if not self._are_too_many():

@@ -29,6 +29,7 @@ from switchgear.engine.lost_starts import LostStarts
 from switchgear.engine.one_job_workers import OneJobRules, OneJobWorkers
 from switchgear.engine.packed_queues import PackedQueues
 from switchgear.engine.payload_arrivals import PayloadArrivals
+from switchgear.engine.predecessor_commands import PredecessorCommands
 from switchgear.engine.ready_queues import ReadyQueues
 from switchgear.engine.requirements import Requirements
 from switchgear.engine.restore import Restore
@@ -222,6 +223,19 @@ class Parts:
             self.dependencies,
             self.transitions,
             self.requirements,
+            self.predecessor_commands,
+        )
+
+    @cached_property
+    def predecessor_commands(self) -> PredecessorCommands:
+        return PredecessorCommands(
+            self.state,
+            self.sliced_work,
+            self.queues,
+            self.attempts,
+            self.dispatcher,
+            self.dependencies,
+            self.transitions,
         )
 
     @cached_property
@@ -255,6 +269,7 @@ class Parts:
             self.wide_submissions,
             self.commands,
             self.reports,
+            self.predecessor_commands,
         )
 
     @cached_property

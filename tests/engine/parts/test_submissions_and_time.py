@@ -1,5 +1,5 @@
-"""`Submissions`, `WideSubmissions`, `JobCommands`, `GraphParts`, `ScheduleRunner`, `Administration`, `Restore` and
-`DeadlineDispatch`."""
+"""`Submissions`, `WideSubmissions`, `PredecessorCommands`, `JobCommands`, `GraphParts`, `ScheduleRunner`,
+`Administration`, `Restore` and `DeadlineDispatch`."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_a_cancel_may_cascade() -> None:
     third = parts.submit(predecessors=(second.id,))
     steps = parts.commands.cancel_in_steps(first, cascade=True)
     assert [job for job in steps if job is not None] == [first, second, third]
-    assert parts.dependencies.successors == {}
+    assert not len(parts.dependencies.successors)
 
 
 def test_a_job_that_did_not_succeed_is_retried_with_all_its_attempts() -> None:
@@ -122,16 +122,19 @@ def test_a_job_that_did_not_succeed_is_retried_with_all_its_attempts() -> None:
         parts.commands.retry(job, ())
 
 
+# --- PredecessorCommands ---
+
+
 def test_a_running_job_that_waits_for_more_is_taken_from_its_worker() -> None:
     parts = Parts()
     worker = parts.registered()
     job = parts.submit()
     parts.dispatcher.take(worker)
     other = parts.submit()
-    parts.commands.add_predecessors(job, (other.id,), b"", is_checked=False)
+    parts.predecessor_commands.add(job, (other.id,), b"", is_checked=False)
     assert (state_of(job), heard(worker)) == (WAITING, [("revoke", worker.id, job.id)])
     with pytest.raises(CycleRefused):
-        parts.commands.add_predecessors(other, (job.id,), b"", is_checked=False)
+        parts.predecessor_commands.add(other, (job.id,), b"", is_checked=False)
 
 
 # --- WideSubmissions ---

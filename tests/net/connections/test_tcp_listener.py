@@ -11,7 +11,7 @@ import pytest
 from switchgear.config import LimitsConfig, ListenUrl
 from switchgear.engine.engine import Engine
 from switchgear.errors import AddressInUse, StorageError
-from switchgear.net.connections.tcp_connection import LOST_AT_ONCE, WRITE_BYTES, Connection
+from switchgear.net.connections.tcp_connection import LOST_AT_ONCE, WRITE_BYTES, Connection, set_keepalive
 from switchgear.net.connections.tcp_listener import TcpListener
 from switchgear.net.hub import Hub
 from switchgear.protocols.gearman.session import GearmanSession
@@ -175,6 +175,21 @@ async def test_a_peer_of_whom_nothing_is_known_is_not_taken_for_a_local_one() ->
     with socket.socket() as sock:
         connection.connection_made(Reset(sock))  # type: ignore[arg-type]
     assert not connection.is_loopback
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="the system has no such option")
+@pytest.mark.parametrize(("slow_reader_seconds", "seconds"), [(10, 7 + 3 * 5), (100.5, 101)])
+def test_a_peer_that_vanishes_is_noticed_though_output_is_on_its_way(slow_reader_seconds: float, seconds: int) -> None:
+    """While output is not acknowledged the system sends no probes: it would repeat the output for 15 minutes."""
+    limits = LimitsConfig(
+        keepalive_idle_seconds=7,
+        keepalive_interval_seconds=3,
+        keepalive_count=5,
+        slow_reader_seconds=slow_reader_seconds,
+    )
+    with socket.socket() as sock:
+        set_keepalive(sock, limits)
+        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 1000 * seconds
 
 
 @in_turns

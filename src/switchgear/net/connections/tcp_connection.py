@@ -16,6 +16,7 @@ import ipaddress
 import logging
 import socket
 from collections.abc import Callable
+from math import ceil
 from typing import TYPE_CHECKING, Final, cast
 
 from switchgear.config import LimitsConfig
@@ -56,6 +57,9 @@ SHORT_BYTES: Final = 1_024
 
 # How many lost connections are handled in one turn; each may leave thousands of jobs and registrations behind.
 LOST_AT_ONCE: Final = 4
+
+# The longest time that the system can be told to repeat output.
+LONGEST_USER_TIMEOUT_MS: Final = 2**31 - 1
 
 # How long peers may take to read their last output when the server stops.
 LAST_WORDS_SECONDS: Final = 2.0
@@ -620,14 +624,21 @@ class Connection(PeerTransport):
 
 
 def set_keepalive(sock: socket.socket, limits: LimitsConfig) -> None:
-    """Enable TCP keepalive, to detect a peer whose machine has vanished."""
+    """Enable TCP keepalive, to detect a peer whose machine has vanished.
+
+    The system sends no probes while output is not acknowledged. It repeats the output instead, for 15 minutes unless
+    it is told how long.
+    """
     if not limits.keepalive_idle_seconds:
         return
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    probing_seconds = limits.keepalive_idle_seconds + limits.keepalive_interval_seconds * limits.keepalive_count
+    seconds = max(probing_seconds, ceil(limits.slow_reader_seconds))  # a peer may read as slowly as the setting permits
     for name, value in (
         ("TCP_KEEPIDLE", limits.keepalive_idle_seconds),
         ("TCP_KEEPINTVL", limits.keepalive_interval_seconds),
         ("TCP_KEEPCNT", limits.keepalive_count),
+        ("TCP_USER_TIMEOUT", min(1000 * seconds, LONGEST_USER_TIMEOUT_MS)),
     ):
         if hasattr(socket, name):
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

@@ -325,9 +325,7 @@ class JobOperations:
             job = yield from self._context.named_job(handle)
             if job.state is DONE or job.state not in FINAL_STATES:
                 raise Refused(REFUSED_CONFLICT, f"it is {job.state.name.lower()}: there is nothing to retry")
-            for _ in self._engine.rely_in_steps(job.predecessors):
-                yield False
-            self._revive(job)
+            yield from self._revive(job)
             one: RetryAnswer = {"retried": [self._context.handle(job.id)]}
             return one
         require_some(selection, "retry")
@@ -349,22 +347,28 @@ class JobOperations:
                 yield False
             some = job_ids[start : start + RETRIED_PER_STEP]
             found = yield from self._hub.find_jobs(some)  # a missing job was just dropped from the history
-            handles += [self._context.handle(job_id) for job_id in some if self._can_revive(found.get(job_id))]
+            for job_id in some:
+                job = found.get(job_id)
+                if (yield from self._can_revive(job)):
+                    handles.append(self._context.handle(job_id))
+                if job is not None and job.predecessors:
+                    yield False  # what it waits for may have become durable
         return handles
 
-    def _can_revive(self, job: Job | None) -> bool:
+    def _can_revive(self, job: Job | None) -> Steps:
         """Retry one of many jobs; False if it cannot be retried."""
         if job is None or job.state not in UNSUCCESSFUL_STATES or self._engine.has_job(job.id):
             return False  # the store lags behind, or the job was retried meanwhile
         try:
-            self._revive(job)
+            yield from self._revive(job)
         except Refused:
             return False  # another job has its unique key, or the server refuses jobs now
         return True
 
-    def _revive(self, job: Job) -> None:
+    def _revive(self, job: Job) -> Steps:
         job.function = self._engine.function_named(job.function.name)
-        self._engine.retry(job)
+        for _ in self._engine.retry_in_steps(job):
+            yield False
 
     # --- changing ---
 
@@ -395,13 +399,9 @@ class JobOperations:
         yield from self._unpack(others)
         job = self._unfinished_job((yield from self._context.named_job(handle)))
         policy = EdgePolicy[on_failure.upper()]
-        if job.delivery:
-            for _ in self._engine.rely_in_steps(others):
-                yield False
         try:
-            for _ in self._engine.search_cycle(job, others):
+            for _ in self._engine.add_predecessors_in_steps(job, others, bytes([policy]) * len(others)):
                 yield False
-            self._engine.add_predecessors(job, others, bytes([policy]) * len(others), is_checked=True)
         except CycleRefused as cycle:
             raise self._with_handles(cycle) from None
         answer: WaitForAnswer = {"waits": job.state is WAITING}

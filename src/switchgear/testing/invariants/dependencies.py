@@ -37,15 +37,20 @@ def check_dependencies(engine: Engine) -> None:
                 broken(f"{job} minds how {job_id} ends, and nobody knows")
             if job.state is not WAITING or engine.jobs.get(job.id) is not job or job_id not in job.predecessors:
                 broken(f"{job} waits for {job_id}")
-    if not dependencies.has_failure_policy <= dependencies.successors.keys():
-        forgotten = dependencies.has_failure_policy - dependencies.successors.keys()
+    forgotten = set(dependencies.has_failure_policy) - set(dependencies.successors)
+    if forgotten:
         broken(f"{forgotten} are said to have edges with a policy, and no job waits for them")
     for job in engine.jobs.values():
         actual = edges[job.id]
         required, possible = waited_for(job, engine)
+        is_linked_later = job in dependencies.linked_later
+        if is_linked_later:
+            required = set()
         if not required <= actual <= possible:
             broken(f"{job} waits for {actual}; it should for {required}, and may for {possible}")
-        blockers = len(actual) + (job.id in dependencies.unneeded)  # which is skipped in the next turn
+        blockers = (
+            len(actual) + is_linked_later + (job.id in dependencies.unneeded)
+        )  # which is skipped in the next turn
         if job.blockers != blockers or (job.state is WAITING) != bool(blockers):
             broken(f"{job} counts {job.blockers} blockers and has edges to {actual}")
         if job.delivery:

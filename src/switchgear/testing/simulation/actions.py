@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import Final
 
@@ -172,7 +172,10 @@ def retry(world: SimulatedCluster) -> None:
     if job is None or job.id in world.history.forgotten:
         return
     try:
-        world.engine.retry(job)
+        if world.links_later and world.engine.predecessor_commands.has_room(job):
+            exhaust(world.engine.retry_in_steps(job))
+        else:
+            world.engine.retry(job)
     except Refused as refused:
         world.tell(f"{job} refused: {refused}")
         if refused.reason not in EXPECTED_REFUSALS:
@@ -183,6 +186,11 @@ def retry(world: SimulatedCluster) -> None:
     world.pledges.append(job)
 
 
+def exhaust(steps: Iterator[None]) -> None:
+    for _ in steps:
+        pass
+
+
 def add_predecessors(world: SimulatedCluster) -> None:
     job = some_job(world) or some(world, list(world.ended_jobs.values()))
     if job is None:
@@ -191,7 +199,10 @@ def add_predecessors(world: SimulatedCluster) -> None:
     edges = some_edges(world, job_ids)
     world.tell(f"{job} shall wait for {job_ids}, {edges!r}")
     try:
-        world.engine.add_predecessors(job, job_ids, edges)
+        if world.links_later and world.engine.predecessor_commands.has_room(job):
+            exhaust(world.engine.add_predecessors_in_steps(job, job_ids, edges))
+        else:
+            world.engine.add_predecessors(job, job_ids, edges)
     except Refused as refused:
         world.tell(f"refused: {refused}")
         if refused.reason not in EXPECTED_REFUSALS:

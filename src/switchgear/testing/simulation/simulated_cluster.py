@@ -109,6 +109,7 @@ class SimulatedCluster:
         self.let_down_at_once = (1000, 1, 2)[seed % 3]
         self.units_per_policy_step = (1, 450, 150)[seed // 3 % 3]  # of the five hundred in a turn
         self.units_per_turn = (0, 0, 0, 2)[seed // 7 % 4]  # 0: as many as usual
+        self.links_later = seed // 5 % 2 == 0  # jobs are linked to their further predecessors over several turns
         # Workers often want a retry or give a job back, and some crashes come right after they were answered.
         self.has_hesitant_workers = seed // 2 % 2 == 0
         self.crash_is_next = False
@@ -159,6 +160,8 @@ class SimulatedCluster:
         self.engine.reports_changes = self.engine.is_durable = True
         self.engine.transitions.failures_per_turn = self.let_down_at_once
         self.engine.administration.units_per_step = self.units_per_policy_step
+        if self.links_later:
+            self.engine.predecessor_commands.most_at_once = 0
         if self.units_per_turn:
             self.engine.sliced_work.units_per_turn = self.units_per_turn
             self.engine.sliced_work.allow_turn()
