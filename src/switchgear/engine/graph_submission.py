@@ -58,6 +58,10 @@ NONE_RESERVED: Final = range(0)
 # job.
 MOST_LINKED_AT_ONCE: Final = 1_000
 LINKED_PER_STEP: Final = 20
+# A message may name one job very often. With more predecessors they are kept as a set, which takes so many bytes for
+# each, instead of being compared again each time.
+MOST_COMPARED_AGAIN: Final = 100
+KNOWN_BYTES: Final = 60
 # The memory limit is checked after this many jobs while a graph is described.
 JOBS_BETWEEN_LOOKS: Final = 1_000
 
@@ -100,6 +104,7 @@ class GraphSubmission:
         self._new: list[NewJob] = []
         self._new_ids = NameTable[int]()  # numbers by name
         self._edges: dict[int, bytes | bytearray] = {}  # by number: the policies of the predecessors
+        self._known_after: dict[int, set[int]] = {}  # the predecessors, past and present, of those with many
         self._more: dict[int, list[int]] = {}  # further predecessors of jobs that are not new, or were named twice
         self._released: list[tuple[Job, Worker]] = []
         self._templates: list[JobTemplate] = []
@@ -337,10 +342,19 @@ class GraphSubmission:
         return ids
 
     def _wait_for_more(self, job_id: int, ids: list[int]) -> bool:
-        known = set(self._after(job_id))
+        known = self._known_after.get(job_id)
+        if known is None:
+            known = set(self._after(job_id))
+            if len(known) + len(ids) > MOST_COMPARED_AGAIN:
+                self._known_after[job_id] = known
+                self.held_bytes += KNOWN_BYTES * len(known)
         added = [other for other in dict.fromkeys(ids) if other not in known]
         if added:
             self._more.setdefault(job_id, []).extend(added)
+            self.held_bytes += EDGE_BYTES * len(added)
+            if job_id in self._known_after:
+                known.update(added)
+                self.held_bytes += KNOWN_BYTES * len(added)
         return bool(added)
 
     def _after(self, job_id: int) -> list[int]:
