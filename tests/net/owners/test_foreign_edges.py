@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from types import SimpleNamespace
 from typing import Any
-
-import pytest
 
 from switchgear.engine.engine import Engine, SubmitOptions
 from switchgear.engine.function_placement import FunctionPlacement
@@ -126,12 +124,6 @@ def on_fake_clock(test: Coroutine[Any, Any, None]) -> None:
         loop.run_until_complete(test)
     finally:
         loop.close()
-
-
-@pytest.fixture(autouse=True)
-def no_policy_of_another_loop() -> Iterator[None]:
-    yield
-    asyncio.set_event_loop(None)
 
 
 def test_questions_do_not_become_more_while_no_node_has_the_function() -> None:
