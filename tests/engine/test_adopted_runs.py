@@ -6,7 +6,7 @@ import pytest
 
 from switchgear.engine.engine import Engine
 from switchgear.engine.handover import HandedOver
-from switchgear.model import CANCELLED, DONE, FAILED, READY, RUNNING, SECOND_US, Delivery, Job, Worker
+from switchgear.model import CANCELLED, DONE, FAILED, NORMAL, READY, RUNNING, SECOND_US, Delivery, Job, Worker
 from switchgear.policy import Policy
 from switchgear.testing import RecordingPeer, check_engine
 from switchgear.testing.simulation.store import Row
@@ -71,6 +71,40 @@ def test_an_unclaimed_run_is_requeued_when_the_time_is_over(harness: Harness) ->
     assert (state_of(copy), copy.function.running) == (READY, 0)
     assert claimed(again, copy) is copy  # nobody was faster
     assert copy.attempts == 1
+
+
+def test_the_time_for_claims_begins_when_everything_is_restored(harness: Harness) -> None:
+    """A million queued jobs take longer than runs can wait, and until then no other node is asked."""
+    _, job = harness.running()
+    again = Harness(clock=harness.clock)
+    copy = Row(job).to_job(again.function(job.function.name))
+    steps = again.engine.restore_in_portions([copy], {}, harness.engine.next_job_id, claimable_us=CLAIMABLE_US)
+    while not next(steps):
+        pass  # until plain jobs can come
+    row = (copy.id + 1, copy.function, NORMAL, Delivery.HANDLE, copy.created_us, b"")
+    steps.send([row])
+    assert state_of(copy) == RUNNING
+    again.pass_seconds(5)
+    assert state_of(copy) == RUNNING
+    for _ in steps:
+        pass
+    pass_seconds(again, 0.9)
+    assert claimed(again, copy) is copy
+    pass_seconds(again, 0.2)
+    assert state_of(copy) == RUNNING
+
+
+def test_without_memory_for_a_timer_nobody_is_waited_for(harness: Harness) -> None:
+    _, job = harness.running()
+    again = Harness(clock=harness.clock)
+    copy = Row(job).to_job(again.function(job.function.name))
+    memory = again.engine.memory
+    memory.limit_bytes = 1_000
+    memory.registration_bytes += memory.registration_limit_bytes
+    for _ in again.engine.restore_in_portions([copy], {}, 0, claimable_us=CLAIMABLE_US):
+        pass
+    assert state_of(copy) == READY
+    assert again.engine.take(again.worker()) is copy
 
 
 def test_a_run_that_another_worker_has_by_now_is_not_claimed(harness: Harness) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from switchgear.engine.engine import Engine, SubmitOptions
-from switchgear.engine.function_placement import BORROWED, FunctionPlacement
+from switchgear.engine.function_placement import BORROWED, FOREIGN_LIMIT, FunctionPlacement
 from switchgear.engine.handover import HandedOver
 from switchgear.model import (
     CANCELLED,
@@ -33,6 +33,10 @@ class Elsewhere(FunctionPlacement):
     def __init__(self) -> None:
         self.awaited: list[int] = []
         self.retried: list[int] = []
+        self.watched: list[int] = []
+
+    def watch(self, job: Job) -> None:
+        self.watched.append(job.id)
 
     def is_ours(self, name: bytes) -> bool:
         return True
@@ -185,3 +189,16 @@ def test_an_explanation_names_the_node(engine: Engine) -> None:
 def test_a_function_whose_jobs_wait_for_another_engine_is_not_stuck(engine: Engine) -> None:
     job = submit(engine, ELSEWHERE)
     assert not engine.is_stuck(job.function)
+
+
+def test_a_peer_that_subscribes_to_a_job_of_this_engine_is_told_by_it(engine: Engine) -> None:
+    """Also while its function is on the way from or to another engine, and accepts no submissions here."""
+    job = submit(engine)
+    job.function.limits = [FOREIGN_LIMIT] * 3
+    engine.subscribe(job, RecordingPeer())
+    assert isinstance(engine.placement, Elsewhere)
+    assert engine.placement.watched == []
+    stands_for_another = failed(7)
+    stands_for_another.function.limits = [FOREIGN_LIMIT] * 3
+    engine.subscribe(stands_for_another, RecordingPeer())
+    assert engine.placement.watched == [7]

@@ -72,7 +72,7 @@ DEFECTS = [
     (evict_too_early, 0),
     (reuse_epochs, 0),
     (reuse_ids, 100),
-    (forget_new_owners, 340),
+    (forget_new_owners, 1120),
     (trust_in_ignorance, 0),
     (accept_too_early, 0),
     (acknowledge_reports_too_early, 0),

@@ -66,15 +66,18 @@ class AdoptedRuns(Peer):
 
     # --- runs that may be claimed ---
 
-    def begin(self, claimable_us: int) -> Worker | None:
-        """A keeper for the runs that are restored now, which may be claimed for so long; `None` if there is no memory
-        for another one."""
+    def begin(self) -> Worker:
+        """A keeper for the runs that are restored now. Their time begins with `await_claims`."""
+        return self._workers.add(self, KEEPER_PROTOCOL, b"unclaimed runs")
+
+    def await_claims(self, keeper: Worker, claimable_us: int) -> None:
+        """Everything is restored, and claims can come: what nobody claims within this time runs again."""
         try:
             timer = self._timers_of_engine.set(self, self._state.now_us + claimable_us)
-        except Refused:
-            return None
-        keeper = self._keepers[timer] = self._workers.add(self, KEEPER_PROTOCOL, b"unclaimed runs")
-        return keeper
+        except Refused:  # there is no memory for a timer
+            self._workers.remove(keeper, Cause.SERVER_LOST)
+            return
+        self._keepers[timer] = keeper
 
     def keep(self, job: Job, keeper: Worker) -> None:
         """Let the keeper have a running job that was restored."""

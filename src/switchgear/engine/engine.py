@@ -1089,8 +1089,8 @@ class Engine:
     ) -> Restoring:
         """The same for an owner that has to wait for the plain jobs, and has other things to do meanwhile.
 
-        With `claimable_us`, running jobs stay as they are for so long, and the workers that have them may claim them
-        (`resume_attempt`); see `switchgear.engine.adopted_runs`.
+        With `claimable_us`, running jobs stay as they are until so long after the last step, and the workers that have
+        them may claim them (`resume_attempt`); see `switchgear.engine.adopted_runs`.
         """
         self.unsuccessful_jobs.restore(unsuccessful, unsuccessful_names or {}, is_complete=has_all_unsuccessful)
         yield from self._parts.restore.restore(jobs, next_job_id, held, claimable_us)

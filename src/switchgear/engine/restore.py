@@ -88,7 +88,7 @@ class Restore:
         """Restore these jobs, and register those that ended without success. See `Engine.restore_in_portions`."""
         state = self._state
         if claimable_us and any(job.state is RUNNING for job in jobs):
-            self._keeper = self.adopted_runs.begin(claimable_us)
+            self._keeper = self.adopted_runs.begin()
         state.next_job_id = max(state.next_job_id, next_job_id)
         state.batch_ids = state.next_job_id
         for number, job in enumerate(jobs):
@@ -107,7 +107,7 @@ class Restore:
             self._keys.hold_again(job)
         self._queues.remember_ranks(jobs)
         waiting = yield from self._enqueue_all(sorted(jobs, key=place_of))
-        self._keeper = None
+        keeper, self._keeper = self._keeper, None
         unblocked: list[Job] = []
         for number, job in enumerate(waiting):  # now that all possible predecessors are known
             if number % JOBS_PER_STEP == 0:
@@ -120,6 +120,8 @@ class Restore:
             else:
                 unblocked.append(job)
         self._transitions.unblock(unblocked)
+        if keeper is not None:  # a restore may take longer than claims have time
+            self.adopted_runs.await_claims(keeper, claimable_us)
 
     def _enqueue_all(self, jobs: list[Job]) -> Generator[bool, Sequence[PlainJob] | None, list[Job]]:
         """Queue the ready jobs in the order of their places; returns those that wait for others."""

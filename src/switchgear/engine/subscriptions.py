@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from switchgear.engine.function_placement import is_foreign
+from switchgear.engine.function_placement import is_copy, is_foreign
 from switchgear.engine.sliced_work import SlicedKind, SlicedWork
 from switchgear.engine.state import EngineState
 from switchgear.engine.transitions import Transitions
@@ -37,8 +37,13 @@ class JobSubscriptions:
         subscriber.subscriptions[job.id] = job
         self._state.count_more(job, SUBSCRIPTION_BYTES)
         placement = self._state.placement
-        if placement is not None and is_foreign(job.function):
+        if placement is not None and is_foreign(job.function) and not self._is_own(job):
             placement.watch(job)
+
+    def _is_own(self, job: Job) -> bool:
+        """Whether this engine has the job itself, though it does not accept submissions to the function: not yet, or
+        not any more."""
+        return self._state.jobs.get(job.id) is job and not is_copy(job)
 
     def unsubscribe(self, subscriber: Peer) -> None:
         """End all subscriptions of a peer that is gone. A job that only this peer waited for is cancelled, unless it is

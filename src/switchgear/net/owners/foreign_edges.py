@@ -43,8 +43,11 @@ log = logging.getLogger("switchgear")
 READ_AT_ONCE: Final = 500
 # So many steps of a cancellation are done in one turn.
 CANCELLED_PER_TURN: Final = 200
-# How soon a job is looked at again that is on its way from one node to another, or whose end is being stored.
+# How soon a job is looked at again that is on its way from one node to another, or whose end is being stored. Each
+# further look without news comes after twice the time, because all jobs that wait for a function that moves are looked
+# at again and again, and the connection that they are read on is the one by which their next owner restores them.
 PAUSE_SECONDS: Final = 0.05
+LONGEST_PAUSE_SECONDS: Final = 1.0
 # How often the state of a job is read whose owner cannot be reached.
 UNREACHABLE_SECONDS: Final = 1.0
 # How soon nodes are asked again about a job.
@@ -63,7 +66,17 @@ class JobHeads(Protocol):
 class Predecessor:
     """A job that jobs of this node wait for and that this node does not have."""
 
-    __slots__ = ("absent", "asked_s", "changes", "function", "is_confirmed", "link", "was_unfinished")
+    __slots__ = (
+        "absent",
+        "asked_s",
+        "changes",
+        "due_s",
+        "function",
+        "is_confirmed",
+        "link",
+        "pause_s",
+        "was_unfinished",
+    )
 
     def __init__(self) -> None:
         self.function: bytes | None = None  # None: not known yet
@@ -73,6 +86,8 @@ class Predecessor:
         self.changes = 0  # how many messages about it came
         self.asked_s = 0.0  # when all nodes were asked
         self.absent: dict[RelayLink, int] | None = None  # the nodes that do not have it, with their partitions
+        self.pause_s = PAUSE_SECONDS  # until it is looked at again, if there is no news
+        self.due_s = 0.0  # when it will be looked at again; 0: not by a timer
 
 
 class ForeignEdges:
@@ -91,6 +106,7 @@ class ForeignEdges:
         self._is_pending = asyncio.Event()
         self._links: Mapping[int, RelayLink] = {}
         self._ready: frozenset[int] = frozenset()
+        self._asked_for: dict[RelayLink, list[int]] = {}  # what the nodes are going to be asked
         self._task: asyncio.Task[None] | None = None
         self._sweeping: asyncio.TimerHandle | None = None
 
@@ -150,12 +166,19 @@ class ForeignEdges:
                 entry.changes += 1
                 self._foreign.is_unfinished(job_id)
             if entry.link is None:
+                entry.pause_s = PAUSE_SECONDS
                 again.append(job_id)
         self._look_at_again(again)
 
     def functions_moved(self) -> None:
         """Functions have other owners than before, although the links are the same."""
         self._links = {}
+
+    def functions_came(self) -> None:
+        """This node has restored the jobs of functions."""
+        functions = ((job_id, entry.function) for job_id, entry in self._entries.items())
+        is_ours = self._relay.is_ours
+        self._look_at_again([job_id for job_id, function in functions if function is None or is_ours(function)])
 
     def received(self, link: RelayLink, message: AboutAwaited) -> None:
         """Handle a message of another node."""
@@ -166,11 +189,13 @@ class ForeignEdges:
         if entry is None or entry.link is not link:
             return
         entry.changes += 1
+        entry.pause_s = PAUSE_SECONDS
         if not isinstance(message, AwaitedEnded):
             self._foreign.is_unfinished(message.id)
         self._look_at_again((message.id,))
 
     def _asked(self, link: RelayLink, message: Awaited) -> None:
+        later: list[int] = []
         for job_id in message.found:
             entry = self._entries.get(job_id)
             if entry is None:
@@ -190,7 +215,8 @@ class ForeignEdges:
                 entry.link, entry.is_confirmed = None, False
                 entry.changes += 1
                 self._foreign.is_unfinished(job_id)
-                self._look_later((job_id,))
+                later.append(job_id)
+        self._look_later(later)
 
     def _is_nowhere(self, entry: Predecessor) -> bool:
         """Whether all nodes have answered that they do not have the job."""
@@ -210,9 +236,45 @@ class ForeignEdges:
         if self._pending:
             self._is_pending.set()
 
-    def _look_later(self, job_ids: Sequence[int], seconds: float = PAUSE_SECONDS) -> None:
-        if job_ids:
-            asyncio.get_running_loop().call_later(seconds, self._look_at_again, job_ids)
+    def _look_later(self, job_ids: Iterable[int], seconds: float | None = None) -> None:
+        """Look at these jobs again after this time. Without a time, after a pause that grows until there is news.
+
+        There is one timer for a job at most: its look and the answer of its owner may both want one.
+        """
+        loop = asyncio.get_running_loop()
+        now_s = loop.time()
+        due: dict[float, list[int]] = {}
+        for job_id in job_ids:
+            entry = self._entries.get(job_id)
+            if entry is None:
+                continue
+            due_s = now_s + (entry.pause_s if seconds is None else seconds)
+            if now_s < entry.due_s <= due_s:
+                continue
+            if seconds is None:
+                entry.pause_s = min(2 * entry.pause_s, LONGEST_PAUSE_SECONDS)
+            entry.due_s = due_s
+            due.setdefault(due_s, []).append(job_id)
+        for due_s, some in due.items():
+            loop.call_at(due_s, self._look_when_due, some, due_s)
+
+    def _look_when_due(self, job_ids: Sequence[int], due_s: float) -> None:
+        due: list[int] = []
+        for job_id in job_ids:
+            entry = self._entries.get(job_id)
+            if entry is not None and entry.due_s == due_s:
+                entry.due_s = 0.0
+                due.append(job_id)
+        self._look_at_again(due)
+
+    def _ask(self, link: RelayLink, job_id: int) -> None:
+        """Ask a node for a job, together with all that it is asked for in this look."""
+        self._asked_for.setdefault(link, []).append(job_id)
+
+    def _send_questions(self) -> None:
+        asked_for, self._asked_for = self._asked_for, {}
+        for link, job_ids in asked_for.items():
+            link.send(Await(job_ids))
 
     def _sweep(self) -> None:
         self._sweeping = asyncio.get_running_loop().call_later(SWEEP_SECONDS, self._sweep)
@@ -229,11 +291,11 @@ class ForeignEdges:
             try:
                 await self._look_at(job_ids)
             except StorageError:  # the store says so itself
-                self._look_later(job_ids)
+                self._look_later(job_ids, PAUSE_SECONDS)
                 await asyncio.sleep(PAUSE_SECONDS)
             except Exception:
                 log.exception("internal error while looking for jobs that others wait for")
-                self._look_later(job_ids)
+                self._look_later(job_ids, PAUSE_SECONDS)
                 await asyncio.sleep(PAUSE_SECONDS)
 
     async def read_heads(self, job_ids: Sequence[int]) -> dict[int, Job]:
@@ -274,6 +336,7 @@ class ForeignEdges:
                     await self._cancel_waiting(entry, head)
                 if not self._is_settled(job_id, entry, head):
                     later.append(job_id)
+            self._send_questions()
         self._look_later(later)
 
     async def _cancel_waiting(self, entry: Predecessor, head: Job) -> None:
@@ -308,7 +371,10 @@ class ForeignEdges:
             self._foreign.has_failed(head)
             self._entries.pop(job_id, None)  # from now on it is as any job of this node
             return True
-        link = self._relay.links.get(self._relay.partition_of(entry.function))
+        partition = self._relay.partition_of(entry.function)
+        if partition in self._relay.ready:
+            return False  # this node lets go of the function, or is going to restore it
+        link = self._relay.links.get(partition)
         if link is None:
             self._look_later((job_id,), UNREACHABLE_SECONDS)
             return True
@@ -321,7 +387,7 @@ class ForeignEdges:
         if entry.link is not link or now_s > entry.asked_s + REPEAT_SECONDS:
             entry.link, entry.is_confirmed, entry.absent = link, False, None
             entry.asked_s = now_s
-            link.send(Await([job_id]))
+            self._ask(link, job_id)
         return False  # the owner may have to restore it, or to take it from its inbox, before it answers
 
     def _ask_all(self, job_id: int, entry: Predecessor) -> bool:
@@ -343,7 +409,7 @@ class ForeignEdges:
         nodes = self._other_nodes()
         for node in nodes:
             if node.link is not None:
-                node.link.send(Await([job_id]))
+                self._ask(node.link, job_id)
         if not nodes and self._is_nowhere(entry):
             self._look_at_again((job_id,))
             return True

@@ -331,6 +331,7 @@ class LinkSession(Output):
     def _begin_to_await(self, job_ids: list[int]) -> Iterator[Step]:
         """Subscribe to those jobs that this node has, and answer which these are."""
         found: list[int] = []
+        missing: list[int]
         unknown: list[int] = []
         self.awaited.update(job_ids)
         before, self.engine.speaker = self.engine.speaker, self
@@ -339,28 +340,35 @@ class LinkSession(Output):
                 (found if self._has_awaited(job_id) else unknown).append(job_id)
         finally:
             self.engine.speaker = before
-        missing: list[int] = []
-        if unknown:
-            try:
-                heads: dict[int, Job] = yield from awaited(self.hub.reads.start(self._relay.edges.read_heads(unknown)))
-            except StorageError:
-                return  # the node asks again
-            for job_id in unknown:
-                head = heads.get(job_id)
-                if self._has_awaited(job_id):
-                    found.append(job_id)
-                elif head is None:
-                    if not self._relay.is_unanswered(job_id):
-                        missing.append(job_id)
-                elif not self._relay.is_ours(head.function.name):
+        if found:
+            self._answer_awaited(found, [])  # at once, because these may move while the others are read
+        if not unknown:
+            return
+        try:
+            heads: dict[int, Job] = yield from awaited(self.hub.reads.start(self._relay.edges.read_heads(unknown)))
+        except StorageError:
+            return  # the node asks again
+        if self._is_closed:
+            return
+        found, missing = [], []
+        for job_id in unknown:
+            head = heads.get(job_id)
+            if self._has_awaited(job_id):
+                found.append(job_id)
+            elif head is None:
+                if not self._relay.is_unanswered(job_id):
                     missing.append(job_id)
-                elif head.state in FINAL_STATES:
-                    found.append(job_id)
-                # Otherwise it is in the inbox of this node, or is being restored: the other node asks again.
+            elif not self._relay.is_ours(head.function.name):
+                missing.append(job_id)
+            elif head.state in FINAL_STATES:
+                found.append(job_id)
+            # Otherwise it is in the inbox of this node, or is being restored: the other node asks again.
         self.awaited.difference_update(missing)
-        if not self._is_closed:
-            self.await_commit()  # a foreground job is stored from now on
-            self.send(Awaited(found, missing, self._relay.ready_mask()))
+        self._answer_awaited(found, missing)
+
+    def _answer_awaited(self, found: list[int], missing: list[int]) -> None:
+        self.await_commit()  # a foreground job is stored from now on
+        self.send(Awaited(found, missing, self._relay.ready_mask()))
 
     def _has_awaited(self, job_id: int) -> bool:
         """Whether this node has the job, or it has just ended; subscribes to it."""

@@ -393,6 +393,7 @@ class OwnersMember:
 
     def _start_restored(self, what: str) -> None:
         """What was restored is ready: give it to workers."""
+        self.relay.edges.functions_came()
         if self._hub.engine.handing_out:
             self._hub.engine.start_handing_out()
         seconds = round(time.monotonic() - self._restoring_since_s, 3)

@@ -1,9 +1,9 @@
 """`RunAdoption`: the runs of functions that this node has taken over, while their workers are connected to live nodes.
 
-The jobs that were running stay so for `CLAIMABLE_US` (`switchgear.engine.adopted_runs`). Workers of this node that had
-such a job as a copy have it as the job itself from then on. The other nodes are asked what their workers run, and until
-all have answered no job of the functions is started: so a concurrency limit counts every run that goes on, even those
-of foreground jobs, which are in no store.
+The jobs that were running stay so until `CLAIMABLE_US` after the restore (`switchgear.engine.adopted_runs`). Workers of
+this node that had such a job as a copy have it as the job itself from then on. The other nodes are asked what their
+workers run, and until all have answered no job of the functions is started: so a concurrency limit counts every run
+that goes on, even those of foreground jobs, which are in no store.
 """
 
 from __future__ import annotations

@@ -154,6 +154,14 @@ class SimulatedNode:
         for name in FUNCTION_NAMES:
             self.engine.can_do(worker, self.engine.function_named(name))
 
+    def let_go(self) -> None:
+        """Let go of a function, as when it is placed elsewhere: whoever its partition belongs to restores it."""
+        names = [name for name in FUNCTION_NAMES if self.owns(name)]
+        if names and not self.is_cut_off and self.in_flight is None:
+            name = self.world.rng.choice(names)
+            self.world.say(f"{self} lets go of {name!r}")
+            self.hand_over((partition_of(name),))
+
     def hand_over(self, partitions: tuple[int, ...]) -> None:
         """Let go of these partitions, and free them in the commit of their last changes."""
         self.stage()

@@ -1,7 +1,8 @@
 """`SimulatedNodes`: several engines, each the owner of some partitions of functions, on one database.
 
 A seed determines everything. Nodes join, leave, are killed, freeze for longer than their lease and go on, and lose
-their connection to the database, with commits left behind that arrive later. Their clocks differ. Checked are: what was
+their connection to the database, with commits left behind that arrive later. They let go of functions that others wait
+for. Their clocks differ. Checked are: what was
 acknowledged is stored for ever, no job is handed out after its end was acknowledged, or by a node that does not own it,
 a key has one unfinished job, all engines are intact, and when all faults have passed every job ends.
 
@@ -193,8 +194,10 @@ class SimulatedNodes:
             node.lose_worker()
         elif draw < 0.1:
             self.links.break_one()
-        elif draw < 0.11:
+        elif draw < 0.105:
             node.retry()
+        elif draw < 0.11:
+            node.let_go()
         elif draw < 0.2:
             node.edges.look()
         elif draw < 0.3:
