@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from switchgear.engine.engine import Engine
-from switchgear.engine.placement import FOREIGN_LIMIT, is_copy
+from switchgear.engine.function_placement import FOREIGN_LIMIT, is_copy
 from switchgear.model import NORMAL, Delivery, Job
-from switchgear.net.owners.borrowing import Borrowing
+from switchgear.net.owners.borrowed_jobs import BorrowedJobs
 from switchgear.net.owners.messages import Assign, Give, Message, options_of
 from switchgear.testing import RecordingPeer
 
@@ -39,21 +39,21 @@ def engine() -> Engine:
 
 
 @pytest.fixture
-def borrowing(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Borrowing:
+def borrowing(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> BorrowedJobs:
     loop: Any = SimpleNamespace(time=lambda: 0.0, call_soon=lambda callback: None)
     monkeypatch.setattr(asyncio, "get_running_loop", lambda: loop)
     hub: Any = SimpleNamespace(engine=engine, begin_turn=lambda: None)
     relay: Any = SimpleNamespace(links={}, partition_of=lambda name: 0, retries={})
-    return Borrowing(hub, relay)
+    return BorrowedJobs(hub, relay)
 
 
-def assign(borrowing: Borrowing, link: Any, job_id: int = 7, start: int = 3) -> None:
+def assign(borrowing: BorrowedJobs, link: Any, job_id: int = 7, start: int = 3) -> None:
     job = Job(job_id, borrowing._engine.function_named(FUNCTION), b"", b"x", NORMAL, Delivery.HANDLE, 0)
     details = options_of(job, is_lent=True)
     borrowing.assigned(link, Assign(job_id, start, FUNCTION, b"", b"x", NORMAL, 0, 0, 1, details, b"", Delivery.HANDLE))
 
 
-def test_a_job_of_another_node_is_entered_as_a_copy(engine: Engine, borrowing: Borrowing) -> None:
+def test_a_job_of_another_node_is_entered_as_a_copy(engine: Engine, borrowing: BorrowedJobs) -> None:
     link = Link()
     assign(borrowing, link)
     copy = engine.job(7)
@@ -63,7 +63,7 @@ def test_a_job_of_another_node_is_entered_as_a_copy(engine: Engine, borrowing: B
 
 
 def test_a_job_that_comes_while_its_function_is_restored_here_is_given_back(
-    engine: Engine, borrowing: Borrowing
+    engine: Engine, borrowing: BorrowedJobs
 ) -> None:
     """Its last owner had sent it before it let go of the function. The job itself is among those that are restored."""
     link = Link()
@@ -80,7 +80,7 @@ def test_a_job_that_comes_while_its_function_is_restored_here_is_given_back(
 
 
 def test_a_copy_that_nobody_has_begun_is_given_up_when_its_function_is_restored_here(
-    engine: Engine, borrowing: Borrowing
+    engine: Engine, borrowing: BorrowedJobs
 ) -> None:
     assign(borrowing, Link())
     borrowing.begin_restoring(lambda name: name == FUNCTION)
