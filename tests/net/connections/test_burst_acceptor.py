@@ -12,7 +12,7 @@ import uvloop
 from switchgear.config import LimitsConfig, ListenUrl
 from switchgear.engine.engine import Engine
 from switchgear.net.clock import SystemClock
-from switchgear.net.connections.burst_acceptor import ACCEPTED_PER_TURN
+from switchgear.net.connections.burst_acceptor import ACCEPTED_PER_TURN, BurstAcceptor
 from switchgear.net.connections.tcp_listener import TcpListener
 from switchgear.net.hub import Hub
 from switchgear.protocols.gearman.admin import on_line
@@ -85,3 +85,44 @@ async def story() -> None:
 def test_all_are_accepted_within_a_few_turns(new_event_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(asyncio.wait_for(story(), 30))
+
+
+class Accepted(asyncio.Protocol):
+    """Counts connections."""
+
+    count = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        Accepted.count += 1
+        transport.close()
+
+
+async def sharing() -> None:
+    """Floods at three listeners: none waits for another one, and a turn accepts no more than for one listener."""
+    Accepted.count = 0
+    listening = [socket.create_server(("127.0.0.1", 0), backlog=100) for _ in range(3)]
+    peers = [socket.create_connection(each.getsockname()) for each in listening for _ in range(50)]
+    acceptors = [BurstAcceptor([each], Accepted) for each in listening]
+    for acceptor in acceptors:
+        acceptor.look_soon()
+        acceptor.look_soon()  # once more changes nothing
+    most = turns = 0
+    while Accepted.count < len(peers) and turns < 1_000:
+        before = Accepted.count
+        await asyncio.sleep(0)
+        most = max(most, Accepted.count - before)
+        turns += 1
+    for acceptor in acceptors:
+        acceptor.look_soon()
+        acceptor.close()
+    await asyncio.sleep(0)
+    for each in [*peers, *listening]:
+        each.close()
+    assert Accepted.count == len(peers)
+    assert most <= ACCEPTED_PER_TURN
+
+
+@pytest.mark.parametrize("new_event_loop", [uvloop.new_event_loop, asyncio.new_event_loop])
+def test_listeners_share_a_turn(new_event_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(asyncio.wait_for(sharing(), 30))
