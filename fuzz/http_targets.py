@@ -133,9 +133,12 @@ def without_chunks(data: bytes) -> bytes:
 
 
 def is_only_h11_that_refuses(request: bytes, error: str) -> bool:
-    """Whether h11 refuses a request for one of two reasons: it wants a Host from clients of version 1.1, which here is
-    asked for later and refused with a better text; and it takes no empty lines ahead of a request."""
-    head = request.partition(b"\r\n\r\n")[0].lower()
+    """Whether h11 refuses a request for one of three reasons: it wants a Host from clients of version 1.1, which here
+    is asked for later and refused with a better text; it takes no empty lines ahead of a request; and it checks
+    lengths and encodings also in the trailers of a body in chunks, which are dropped here."""
+    head, _, rest = request.lower().partition(b"\r\n\r\n")
+    if b"transfer-encoding" in error.lower().encode() or b"content-length" in error.lower().encode():
+        return b"\r\ntransfer-encoding:" in rest or b"\r\ncontent-length:" in rest
     if error == "Missing mandatory Host: header":
         return b"\r\nhost:" not in head and b" http/1.1" in head
     return error == "no request line received" and request.startswith(b"\r\n")
