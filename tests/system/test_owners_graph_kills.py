@@ -20,7 +20,7 @@ import pytest
 from tests.support.postgres import Cluster
 from tests.support.proxy import Proxy, cuttable
 from tests.support.servers import HOST
-from tests.support.waiting import DEADLINE_SECONDS, eventually
+from tests.support.waiting import DEADLINE_SECONDS, NeverHappenedError, eventually
 from tests.system.owner_nodes import NAMES, OwnerNode, PlainWorker, function_of, settled
 
 pytestmark = [pytest.mark.system, pytest.mark.xdist_group("postgresql"), pytest.mark.timeout(300)]
@@ -223,7 +223,7 @@ class Graphs:
     """Submits short chains at one node, one after the other, until it is told to stop."""
 
     def __init__(self, node: OwnerNode, functions: list[str]) -> None:
-        self.names: list[str] = []  # of those that were accepted
+        self.handles: dict[str, list[str]] = {}  # of the jobs of those that were accepted, by name
         self.problems: list[BaseException] = []
         self._node = node
         self._functions = functions
@@ -236,15 +236,13 @@ class Graphs:
         while not self._is_over.wait(0.02):
             number += 1
             try:
-                submit_chain(self._node, f"g{number}", self._functions, 4)
+                self.handles[f"g{number}"] = submit_chain(self._node, f"g{number}", self._functions, 4)
             except Exception as problem:
                 self.problems.append(problem)
-            else:
-                self.names.append(f"g{number}")
 
     def wait_for_more(self, count: int = 5) -> None:
-        wanted = len(self.names) + count
-        eventually(lambda: len(self.names) >= wanted or self.problems, "more graphs are accepted", 60)
+        wanted = len(self.handles) + count
+        eventually(lambda: len(self.handles) >= wanted or self.problems, "more graphs are accepted", 60)
 
     def end(self) -> None:
         self._is_over.set()
@@ -271,10 +269,17 @@ def test_a_function_is_placed_elsewhere_while_jobs_wait_for_its_jobs(stage: Stag
         graphs.wait_for_more()
         graphs.end()
         assert not graphs.problems, graphs.problems[:3]
-        names = ["waiting", *graphs.names]
-        eventually(lambda: all(have_run(ran, name, 4) for name in names), "all graphs have run", 60)
+        handles = {"waiting": waiting, **graphs.handles}
+        try:
+            eventually(lambda: all(have_run(ran, name, 4) for name in handles), "all graphs have run", 60)
+        except NeverHappenedError as error:
+            left = [name for name in handles if not have_run(ran, name, 4)]
+            why = [client.control("explain", handle=handle) for name in left[:3] for handle in handles[name]]
+            raise AssertionError(
+                left, numbers(ran, left[0]), why, [node.output()[-2000:] for node in stage.nodes]
+            ) from error
         states = client.control("states", handles=waiting)["states"]
     assert states == ["done"] * 4
-    for name in names:
+    for name in handles:
         assert numbers(ran, name) == [0, 1, 2, 3], name
     assert max(Counter(ran).values()) == 1
