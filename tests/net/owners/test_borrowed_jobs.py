@@ -43,7 +43,7 @@ def borrowing(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> BorrowedJobs:
     loop: Any = SimpleNamespace(time=lambda: 0.0, call_soon=lambda callback: None)
     monkeypatch.setattr(asyncio, "get_running_loop", lambda: loop)
     hub: Any = SimpleNamespace(engine=engine, begin_turn=lambda: None)
-    relay: Any = SimpleNamespace(links={}, partition_of=lambda name: 0, retries={})
+    relay: Any = SimpleNamespace(links={}, partition_of=lambda name: 0, retries={}, told_name=lambda name: name)
     return BorrowedJobs(hub, relay)
 
 

@@ -64,6 +64,7 @@ def _check_jobs(engine: Engine, entries: DeadlineEntries) -> None:
         if (
             engine.dependencies.failed_dependency(job)
             and not will_be_told
+            and job not in engine.dependencies.linked_later  # it is told when it is linked
             and not entries_for(engine, DeadlineKind.FAILED_DEPENDENCY, job)
         ):
             broken(f"{job} must not go on, and nobody will tell it")
