@@ -13,6 +13,7 @@ import pytest
 from switchgear.config import LimitsConfig, ListenUrl
 from switchgear.memory import MemoryAccount
 from switchgear.net.connections.tcp_listener import TcpListener
+from switchgear.net.forwarded_address import forwarding_header
 from switchgear.net.service import new_event_loop
 from switchgear.net.standby_gateway import StandbyGateway
 from switchgear.telemetry import Telemetry
@@ -125,6 +126,41 @@ def in_both_loops(test: Callable[[], Coroutine[Any, Any, None]]) -> Any:
 
     run.__name__, run.__doc__ = test.__name__, test.__doc__
     return pytest.mark.parametrize("make_loop", LOOPS, ids=["asyncio", "installed"])(run)
+
+
+@in_both_loops
+async def test_what_another_standby_forwards_is_not_passed_on() -> None:
+    """It takes this node, which has owned the jobs, for the owner still: its header would reach the owner as the first
+    command of the peer."""
+    loop = asyncio.get_running_loop()
+    async with standby() as node:
+        early = await node.connect()
+        await loop.sock_sendall(early, forwarding_header(HOST, 5, b"secret", 6) + b"version\n")
+        assert await ends_with(early, b"never") == b""
+        node.owner_appears()
+        late, own = await node.connect(), await node.connect()
+        accepted = [await node.owner.accept() for _ in range(2)]
+        await loop.sock_sendall(late, forwarding_header(HOST, 5, b"secret", 6) + b"version\n")
+        assert await ends_with(late, b"never") == b""
+        await loop.sock_sendall(own, b"version\n")
+        received = sorted([await ends_with(each, b"version\n") for each in accepted])
+        assert received == [b"", b"version\n"]
+        for each in (early, late, own, *accepted):
+            each.close()
+
+
+async def ends_with(connection: socket.socket, end: bytes) -> bytes:
+    """What comes, until it ends with this or the connection has ended."""
+    received = b""
+    while not received.endswith(end):
+        try:
+            data = await asyncio.get_running_loop().sock_recv(connection, 1000)
+        except ConnectionError:
+            break
+        if not data:
+            break
+        received += data
+    return received
 
 
 @in_both_loops

@@ -26,7 +26,7 @@ from switchgear.memory import MemoryAccount
 from switchgear.net.connections.file_descriptors import permitted_limits
 from switchgear.net.connections.tcp_connection import set_keepalive
 from switchgear.net.connections.tcp_listener import TcpListener
-from switchgear.net.forwarded_address import forwarding_header
+from switchgear.net.forwarded_address import SIGNATURE, forwarding_header
 from switchgear.telemetry import Telemetry
 
 __all__ = ["READS_HEADERS", "OwnerAddress", "StandbyGateway"]
@@ -144,6 +144,7 @@ class PassedConnection(asyncio.Protocol):
         self._owner: OwnerConnection | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._early: list[bytes] = []  # what came before there was a connection to the owner
+        self._has_sent = False
         self._has_ended = False  # the peer will send nothing more
         self._owner_is_full = False  # it does not read what it is sent
         self._patience: asyncio.TimerHandle | None = None  # with a peer that does not read
@@ -191,7 +192,12 @@ class PassedConnection(asyncio.Protocol):
             self.pause(False)
 
     def data_received(self, data: bytes) -> None:
-        if self._owner is not None:
+        is_first, self._has_sent = not self._has_sent, True
+        if is_first and data.startswith(SIGNATURE):
+            # Another standby still takes this node for the owner. Its header is not for whoever owns the jobs now, who
+            # would take it for what the peer says.
+            self.abort()
+        elif self._owner is not None:
             self._owner.transport.write(data)
             self.count()
         else:
