@@ -70,9 +70,11 @@ MUTANTS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
         EngineState, "concern_speaker", forget_in("retry_later")
     ),
     "a job that is given back": lambda patch: patch.setattr(EngineState, "concern_speaker", forget_in("requeue")),
-    "a job that is run again": lambda patch: patch.setattr(EngineState, "concern_speaker", forget_in("retry")),
+    "a job that is run again": lambda patch: patch.setattr(
+        EngineState, "concern_speaker", forget_in("_begin_again", "_wait_again", "_make_ready_again")
+    ),
     "a job that waits for more": lambda patch: patch.setattr(
-        EngineState, "concern_speaker", forget_in("add_predecessors", "_hold_back")
+        EngineState, "concern_speaker", forget_in("_append", "_begin_to_wait")
     ),
     "limits of a function": lambda patch: patch.setattr(EngineState, "concern_speaker", forget_in("set_limits")),
     "pausing a function": lambda patch: patch.setattr(EngineState, "concern_speaker", forget_in("pause")),
