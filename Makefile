@@ -44,7 +44,7 @@ test: $(STAMPS)/developing peers lint types unit pure ## set up, install the pee
 
 check: lint types unit pure ## what `make test` runs, without looking for peers first
 
-quick: $(STAMPS)/developing ## the checks worth running at every save, in about a minute: lint, types, layers, engine and protocols without their long tests
+quick: $(STAMPS)/developing ## the checks worth running at every save, in less than a minute: lint, types, layers, engine and protocols without their long tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
