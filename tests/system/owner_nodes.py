@@ -8,7 +8,8 @@ import struct
 import subprocess
 import sys
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -108,6 +109,19 @@ class OwnerNode:
         """How many partitions each node owns, as this one sees it."""
         with self.client() as client:
             return {node["name"]: node["partitions"] for node in client.control("nodes")}
+
+
+@contextmanager
+def running(nodes: list[OwnerNode]) -> Iterator[None]:
+    """Start these nodes, and let each partition find its node."""
+    with ExitStack() as stack:
+        for node in nodes:
+            stack.callback(node.end)
+            node.start()
+        for node in nodes:
+            node.wait_until_it_answers()
+        settled(nodes)
+        yield
 
 
 def settled(nodes: list[OwnerNode]) -> None:

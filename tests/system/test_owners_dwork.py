@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ from switchgear.partitions import partition_of, preferred_node
 from tests.support.postgres import Cluster
 from tests.support.servers import HOST
 from tests.support.waiting import eventually
-from tests.system.owner_nodes import DWORK_FUNCTION, NAMES, OwnerNode, settled
+from tests.system.owner_nodes import DWORK_FUNCTION, NAMES, OwnerNode, running
 
 pytestmark = [pytest.mark.system, pytest.mark.xdist_group("postgresql"), pytest.mark.timeout(100)]
 
@@ -26,13 +25,7 @@ def nodes(postgres: Cluster, tmp_path: Path) -> Iterator[list[OwnerNode]]:
     """The owner of the tasks is the first."""
     url = postgres.new_url()
     made = [OwnerNode(name, url, tmp_path, lease_seconds=2.0) for name in sorted(NAMES, key=OWNER.__ne__)]
-    with ExitStack() as stack:
-        for node in made:
-            stack.callback(node.end)
-            node.start()
-        for node in made:
-            node.wait_until_it_answers()
-        settled(made)
+    with running(made):
         yield made
 
 

@@ -15,7 +15,7 @@ import pytest
 from switchgear.errors import ServerRefused, SwitchgearError
 from tests.support.postgres import Cluster
 from tests.support.waiting import eventually
-from tests.system.owner_nodes import NAMES, OwnerNode, PlainWorker, function_of, settled
+from tests.system.owner_nodes import NAMES, OwnerNode, PlainWorker, function_of, running, settled
 
 pytestmark = [pytest.mark.system, pytest.mark.xdist_group("postgresql"), pytest.mark.timeout(300)]
 
@@ -27,13 +27,7 @@ PAIRS_BETWEEN = 15
 def nodes(postgres: Cluster, tmp_path: Path) -> Iterator[list[OwnerNode]]:
     url = postgres.new_url()
     made = [OwnerNode(name, url, tmp_path, lease_seconds=LEASE_SECONDS) for name in NAMES]
-    with ExitStack() as stack:
-        for node in made:
-            stack.callback(node.end)
-            node.start()
-        for node in made:
-            node.wait_until_it_answers()
-        settled(made)
+    with running(made):
         yield made
 
 

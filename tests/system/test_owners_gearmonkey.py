@@ -15,7 +15,7 @@ from tests.support.postgres import Cluster
 from tests.support.resp_wire import OK, NullArray, RespWire
 from tests.support.servers import HOST
 from tests.support.waiting import eventually
-from tests.system.owner_nodes import NAMES, OwnerNode, PlainWorker, function_of, settled
+from tests.system.owner_nodes import NAMES, OwnerNode, PlainWorker, function_of, running
 
 pytestmark = [pytest.mark.system, pytest.mark.xdist_group("postgresql"), pytest.mark.timeout(240)]
 
@@ -24,13 +24,7 @@ pytestmark = [pytest.mark.system, pytest.mark.xdist_group("postgresql"), pytest.
 def nodes(postgres: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[OwnerNode]]:
     place, url = tmp_path_factory.mktemp("owners"), postgres.new_url()
     made = [OwnerNode(name, url, place) for name in NAMES]
-    with ExitStack() as stack:
-        for node in made:
-            stack.callback(node.end)
-            node.start()
-        for node in made:
-            node.wait_until_it_answers()
-        settled(made)
+    with running(made):
         yield made
 
 

@@ -24,7 +24,7 @@ from tests.support.certificates import Certificates, make_certificates
 from tests.support.postgres import Cluster
 from tests.support.servers import HOST
 from tests.support.waiting import eventually
-from tests.system.owner_nodes import NAMES, OwnerNode, PlainWorker, function_of, settled
+from tests.system.owner_nodes import NAMES, OwnerNode, PlainWorker, function_of, running, settled
 
 pytestmark = [pytest.mark.system, pytest.mark.xdist_group("postgresql"), pytest.mark.timeout(240)]
 
@@ -60,13 +60,7 @@ def nodes(
     place = tmp_path_factory.mktemp("links")
     made = [OwnerNode(NAMES[0], database, place)]
     made += [OwnerNode(name, database, place, *tls_settings(certificates, name)) for name in NAMES[1:]]
-    with ExitStack() as stack:
-        for node in made:
-            stack.callback(node.end)
-            node.start()
-        for node in made:
-            node.wait_until_it_answers()
-        settled(made)
+    with running(made):
         yield made
 
 

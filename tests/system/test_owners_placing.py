@@ -9,7 +9,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
@@ -22,7 +21,7 @@ from switchgear.partitions import partition_of, preferred_node
 from tests.support.postgres import Cluster
 from tests.support.servers import HOST
 from tests.support.waiting import DEADLINE_SECONDS, eventually
-from tests.system.owner_nodes import NAMES, OwnerNode, PlainWorker, function_of, settled
+from tests.system.owner_nodes import NAMES, OwnerNode, PlainWorker, function_of, running, settled
 
 pytestmark = [pytest.mark.system, pytest.mark.xdist_group("postgresql"), pytest.mark.timeout(300)]
 
@@ -38,13 +37,7 @@ def database(postgres: Cluster) -> str:
 def nodes(database: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[OwnerNode]]:
     place = tmp_path_factory.mktemp("placing")
     made = [OwnerNode(name, database, place, lease_seconds=LEASE_SECONDS) for name in NAMES]
-    with ExitStack() as stack:
-        for node in made:
-            stack.callback(node.end)
-            node.start()
-        for node in made:
-            node.wait_until_it_answers()
-        settled(made)
+    with running(made):
         yield made
 
 

@@ -16,7 +16,7 @@ import pytest
 from tests.support.postgres import Cluster
 from tests.support.servers import HOST
 from tests.support.waiting import DEADLINE_SECONDS, eventually
-from tests.system.owner_nodes import NAMES, OwnerNode, PlainWorker, function_of, packet, settled
+from tests.system.owner_nodes import NAMES, OwnerNode, PlainWorker, function_of, packet, running, settled
 
 pytestmark = [pytest.mark.system, pytest.mark.xdist_group("postgresql"), pytest.mark.timeout(240)]
 
@@ -26,13 +26,7 @@ def nodes(postgres: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     place = tmp_path_factory.mktemp("requirements")
     url = postgres.new_url()
     made = [OwnerNode(name, url, place, lease_seconds=3.0) for name in NAMES]
-    with ExitStack() as stack:
-        for node in made:
-            stack.callback(node.end)
-            node.start()
-        for node in made:
-            node.wait_until_it_answers()
-        settled(made)
+    with running(made):
         yield made
 
 

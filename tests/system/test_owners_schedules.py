@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
@@ -15,7 +14,7 @@ import pytest
 from switchgear.errors import SwitchgearError
 from tests.support.postgres import Cluster
 from tests.support.waiting import eventually
-from tests.system.owner_nodes import NAMES, OwnerNode, function_of, settled
+from tests.system.owner_nodes import NAMES, OwnerNode, function_of, running, settled
 
 pytestmark = [pytest.mark.system, pytest.mark.xdist_group("postgresql"), pytest.mark.timeout(300)]
 
@@ -31,13 +30,7 @@ def database(postgres: Cluster) -> str:
 def nodes(database: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[OwnerNode]]:
     place = tmp_path_factory.mktemp("schedules")
     made = [OwnerNode(name, database, place, lease_seconds=LEASE_SECONDS) for name in NAMES]
-    with ExitStack() as stack:
-        for node in made:
-            stack.callback(node.end)
-            node.start()
-        for node in made:
-            node.wait_until_it_answers()
-        settled(made)
+    with running(made):
         yield made
 
 

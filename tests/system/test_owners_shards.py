@@ -24,7 +24,16 @@ from tests.support.postgres import Cluster
 from tests.support.servers import HOST
 from tests.support.waiting import eventually
 from tests.system.owner_flows import tasks_at
-from tests.system.owner_nodes import DWORK_FUNCTION, NAMES, PING_FUNCTION, OwnerNode, PlainWorker, function_of, settled
+from tests.system.owner_nodes import (
+    DWORK_FUNCTION,
+    NAMES,
+    PING_FUNCTION,
+    OwnerNode,
+    PlainWorker,
+    function_of,
+    running,
+    settled,
+)
 
 pytestmark = [pytest.mark.system, pytest.mark.xdist_group("postgresql"), pytest.mark.timeout(400)]
 
@@ -47,13 +56,7 @@ def database(postgres: Cluster) -> str:
 def nodes(database: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[OwnerNode]]:
     place = tmp_path_factory.mktemp("shards")
     made = [OwnerNode(name, database, place, lease_seconds=LEASE_SECONDS) for name in NAMES]
-    with ExitStack() as stack:
-        for node in made:
-            stack.callback(node.end)
-            node.start()
-        for node in made:
-            node.wait_until_it_answers()
-        settled(made)
+    with running(made):
         yield made
 
 

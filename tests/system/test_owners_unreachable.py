@@ -9,7 +9,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from functools import partial
 from typing import Any
 from urllib.error import HTTPError
@@ -25,7 +24,7 @@ from switchgear.verbs.table import VERBS
 from tests.support.postgres import Cluster
 from tests.support.servers import HOST
 from tests.support.waiting import eventually
-from tests.system.owner_nodes import NAMES, OwnerNode, function_of, has_partitions, settled, shares
+from tests.system.owner_nodes import NAMES, OwnerNode, function_of, has_partitions, running, shares
 
 pytestmark = [pytest.mark.system, pytest.mark.xdist_group("postgresql"), pytest.mark.timeout(240)]
 
@@ -134,13 +133,7 @@ def nodes(postgres: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     place = tmp_path_factory.mktemp("unreachable")
     url = postgres.new_url()
     made = [OwnerNode(name, url, place, lease_seconds=LEASE_SECONDS) for name in NAMES]
-    with ExitStack() as stack:
-        for node in made:
-            stack.callback(node.end)
-            node.start()
-        for node in made:
-            node.wait_until_it_answers()
-        settled(made)
+    with running(made):
         yield made
 
 
